@@ -1,0 +1,32 @@
+# `make run` and `make test` set everything up on a fresh machine: environment, build, then the job.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NATIVE := $(wildcard src/shoal/native/*) CMakeLists.txt pyproject.toml constraints.txt
+
+.PHONY: run test check bench clean
+
+run: $(VENV)/ready
+	$(BIN)/shoal generate --prompt "The capital of France is" --max-new-tokens 24
+
+test: $(VENV)/ready
+	$(BIN)/python -m pytest -n 2 -q
+
+check: $(VENV)/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -n 2 -q
+
+bench: $(VENV)/ready
+	$(BIN)/python benchmarks/quantize.py
+
+# Rebuilt when native sources or dependencies change; Python sources are used where they lie.
+$(VENV)/ready: $(NATIVE)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,114 @@
+"""The Python API: `shoal.load` gives an object that generates; `shoal.generate` and `shoal.stream` do both at once."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypedDict, TypeGuard, Unpack
+
+from shoal.assemble import Assembled, LoadOptions, assemble
+from shoal.engine.answer import Answer, Completion
+from shoal.engine.request import Request, SamplingOptions
+from shoal.errors import PromptError
+from shoal.text.chat import Message, render_chat
+from shoal.text.tokenizer import Tokenizer
+from shoal.weights.load import TotalProgress
+
+Prompt = str | Sequence[int] | Sequence[Message]
+"""Raw text (BOS is put before it), token ids (used as they are), or Chat Completions messages (thinking off)."""
+
+
+class Sampling(TypedDict, total=False):
+    """The keywords of `generate` and `stream`: the fields of `SamplingOptions`, with its defaults."""
+
+    max_new_tokens: int
+    temperature: float
+    top_p: float
+    seed: int
+
+
+class Shoal:
+    """A loaded model. As a context, or by `close`, it lets the checkpoint go."""
+
+    def __init__(self, assembled: Assembled) -> None:
+        self.assembled = assembled
+        self.config, self.tokenizer, self.report = assembled.config, assembled.tokenizer, assembled.report
+
+    def generate(self, prompt: Prompt, **sampling: Unpack[Sampling]) -> Completion:
+        """The whole answer. Raises `PromptError` and `OptionError` before anything runs."""
+        answer = self.stream(prompt, **sampling)
+        for _ in answer:
+            pass
+        return answer.completion
+
+    def stream(self, prompt: Prompt, **sampling: Unpack[Sampling]) -> Answer:
+        """The answer's text piece by piece, a token each; `completion` of what is returned says the rest."""
+        options = SamplingOptions(**sampling)
+        prompt_ids = tuple(encode(self.tokenizer, prompt))
+        return Answer(self.assembled.engine.stream(Request(prompt_ids, options)), self.tokenizer, prompt_ids)
+
+    def close(self) -> None:
+        """Close the checkpoint. Nothing can be generated after that."""
+        self.assembled.checkpoint.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def load(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    arithmetic: str = "native",
+    expert_cache: int | None = None,
+    resident_engram: bool = False,
+    threads: int | None = None,
+    cache_directory: str | os.PathLike[str] | None = None,
+    progress: TotalProgress | None = None,
+) -> Shoal:
+    """The model of a checkpoint directory, or the built-in miniature; the options are those of `LoadOptions`."""
+    checkpoint, cache = (None if part is None else Path(part) for part in (path, cache_directory))
+    options = LoadOptions(checkpoint, arithmetic, expert_cache, resident_engram, threads, cache, progress)
+    return Shoal(assemble(options))
+
+
+def generate(
+    prompt: Prompt, path: str | os.PathLike[str] | None = None, **sampling: Unpack[Sampling]
+) -> Completion:
+    """Load, answer once, close. To ask twice, `load` once."""
+    with load(path) as model:
+        return model.generate(prompt, **sampling)
+
+
+def stream(
+    prompt: Prompt, path: str | os.PathLike[str] | None = None, **sampling: Unpack[Sampling]
+) -> Answer:
+    """Load and answer once, piece by piece. The checkpoint stays open as long as the answer lives."""
+    return load(path).stream(prompt, **sampling)
+
+
+def encode(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
+    """The ids of a prompt, BOS first and once but where ids are given. Raises `PromptError`."""
+    if not prompt:
+        raise PromptError("the prompt is empty, expected text, token ids or messages")
+    if isinstance(prompt, str):
+        return tokenizer.encode_prompt(prompt)
+    if _is_ids(prompt):
+        return list(prompt)
+    if _is_messages(prompt):
+        return render_chat(tokenizer, prompt)
+    kinds = sorted({type(item).__name__ for item in prompt})
+    found = " and ".join(f"`{kind}`" for kind in kinds)
+    raise PromptError(f"the prompt is a list of {found}, expected token ids or messages, not both")
+
+
+def _is_ids(prompt: Sequence[object]) -> TypeGuard[Sequence[int]]:
+    return all(isinstance(item, int) for item in prompt)
+
+
+def _is_messages(prompt: Sequence[object]) -> TypeGuard[Sequence[Message]]:
+    return all(isinstance(item, Mapping) for item in prompt)

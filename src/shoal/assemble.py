@@ -1,0 +1,158 @@
+"""The one place that knows every floor: options become an engine that runs, or a sentence that says why not."""
+
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from shoal.checkpoint.inventory import ENGRAM
+from shoal.checkpoint.shards import Checkpoint
+from shoal.config.layer_plan import LayerPlan, plan_layers
+from shoal.config.layouts import load_config
+from shoal.config.schema import ModelConfig
+from shoal.engine.engine import Engine
+from shoal.engram.token_map import TokenMap
+from shoal.errors import CheckpointError, ConfigError, OptionError
+from shoal.model.backbone import Backbone
+from shoal.model.engram import EngramRows
+from shoal.model.moe import Experts
+from shoal.ops.choose import arithmetic_named
+from shoal.text.tokenizer import Tokenizer
+from shoal.weights.engram_tables import MappedEngramRows, ResidentEngramRows
+from shoal.weights.experts import CachedExperts, MappedExperts
+from shoal.weights.load import TotalProgress, load_backbone
+from shoal.weights.names import expected_tensors
+from shoal.weights.reader import WeightReader
+from shoal.weights.report import LoadReport
+
+MINIATURE = Path(__file__).parent / "data" / "mini"
+"""The built-in checkpoint: the release's layout in 9 MB, random weights."""
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What to load and where it shall live. Raises `OptionError` for a value out of range.
+
+    `checkpoint` None is the built-in miniature; `expert_cache` counts experts copied into memory, None leaves all to
+    the page cache; `threads` None keeps torch's number; `cache_directory` keeps the Engram token map between runs.
+    """
+
+    checkpoint: Path | None = None
+    arithmetic: str = "native"
+    expert_cache: int | None = None
+    resident_engram: bool = False
+    threads: int | None = None
+    cache_directory: Path | None = None
+    progress: TotalProgress | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("expert_cache", self.expert_cache), ("threads", self.threads)):
+            if value is not None and value < 1:
+                raise OptionError(f"`{name}` is {value}, expected 1 or more")
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A model ready to run. Leaving it as a context closes the checkpoint; nothing runs after that."""
+
+    engine: Engine
+    backbone: Backbone
+    tokenizer: Tokenizer
+    config: ModelConfig
+    checkpoint: Checkpoint
+    report: LoadReport
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.checkpoint.close()
+
+
+def assemble(options: LoadOptions) -> Assembled:
+    """Check everything that can be checked, cheapest first, and load the dense weights.
+
+    The number of threads is the process's: torch has no other. Raises a `ShoalError` naming what is wrong.
+    """
+    started = time.perf_counter()
+    directory = options.checkpoint or MINIATURE
+    config = _config(directory)
+    tokenizer = Tokenizer.load(directory, config.vocab_size)
+    arithmetic = arithmetic_named(options.arithmetic)
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    with ExitStack() as on_failure:
+        checkpoint = on_failure.enter_context(Checkpoint.open(directory))
+        plans = plan_layers(config)
+        engram_reader = WeightReader(checkpoint)
+        loaded = load_backbone(
+            config,
+            checkpoint,
+            arithmetic=arithmetic,
+            token_map=_token_map(config, tokenizer, options),
+            experts=_experts(checkpoint, plans, options),
+            engram_rows=_engram_rows(engram_reader, config, plans, options),
+            progress=options.progress,
+        )
+        on_failure.pop_all()
+    eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
+    report = _with_resident(loaded.report, engram_reader.read, time.perf_counter() - started)
+    return Assembled(Engine(loaded.backbone, eos_id), loaded.backbone, tokenizer, config, checkpoint, report)
+
+
+def _config(directory: Path) -> ModelConfig:
+    if not directory.is_dir():
+        found = "is not a directory" if directory.exists() else "does not exist"
+        raise CheckpointError(
+            f"the checkpoint `{directory}` {found}, expected the directory that holds `config.json` and the shards"
+        )
+    config = load_config(directory)
+    if problems := config.verify():
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise ConfigError(
+            f"the config of `{directory}` contradicts itself: {problems[0]}{more}",
+            hint=f"`shoal config {directory}` lists every problem.",
+        )
+    return config
+
+
+def _token_map(config: ModelConfig, tokenizer: Tokenizer, options: LoadOptions) -> TokenMap | None:
+    return TokenMap.load(tokenizer.path, config, options.cache_directory) if config.has_engram else None
+
+
+def _experts(checkpoint: Checkpoint, plans: tuple[LayerPlan, ...], options: LoadOptions) -> Experts:
+    mapped = MappedExperts(checkpoint, plans)
+    return mapped if options.expert_cache is None else CachedExperts(mapped, options.expert_cache)
+
+
+def _engram_rows(
+    reader: WeightReader, config: ModelConfig, plans: tuple[LayerPlan, ...], options: LoadOptions
+) -> EngramRows:
+    if not options.resident_engram:
+        return MappedEngramRows(reader.checkpoint, plans)
+    # Settled before the tables are read, which takes minutes at released size.
+    expected_tensors(config, reader.checkpoint)
+    return ResidentEngramRows(reader, plans)
+
+
+def _with_resident(report: LoadReport, tables: dict[str, int], seconds: float) -> LoadReport:
+    """The report with the Engram tables moved from the shards to memory, and the whole assembly's `seconds`."""
+    nbytes, left_nbytes = Counter(report.nbytes), Counter(report.left_nbytes)
+    nbytes[ENGRAM] += sum(tables.values())
+    left_nbytes[ENGRAM] -= sum(tables.values())
+    # `+` drops a class that holds nothing.
+    return replace(
+        report,
+        read=report.read + len(tables),
+        left=report.left - len(tables),
+        nbytes=dict(+nbytes),
+        left_nbytes=dict(+left_nbytes),
+        seconds=seconds,
+    )

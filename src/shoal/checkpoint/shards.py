@@ -1,0 +1,167 @@
+"""A checkpoint directory: its shards mapped read-only, its tensors found by name (spec §2).
+
+Shards are mapped and read by Shoal itself, so a table larger than the memory costs only the rows asked for.
+"""
+
+import gc
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from shoal.checkpoint.directory import check_scales, find_index, locate_tensors, shard_names
+from shoal.checkpoint.header import TensorEntry
+from shoal.checkpoint.json_object import quoted
+from shoal.checkpoint.shard_file import ShardFile
+from shoal.errors import TensorError
+
+# Packed codes come as the bytes they are; `formats` decodes them (spec §3).
+TORCH_DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
+    {
+        **dict.fromkeys(("F8_E4M3", "F8_E8M0", "I8", "U8"), torch.uint8),
+        "BF16": torch.bfloat16,
+        "F32": torch.float32,
+    }
+)
+
+
+class Checkpoint:
+    """An open checkpoint. Every access first makes sure that the shard is still the file that was opened.
+
+    Accesses raise TensorError for an unknown name, a dtype Shoal does not use or a row out of range,
+    FileChangedError when a shard vanished, shrank or was written to, and ValueError after `close`.
+    Reads from several threads at once are fine.
+    """
+
+    def __init__(
+        self, directory: Path, entries: Mapping[str, TensorEntry], files: Mapping[Path, ShardFile]
+    ) -> None:
+        self.directory = directory
+        self._entries = entries
+        self._files = files
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str]) -> "Checkpoint":
+        """Opens the shards named by the directory's index or, without one, every `*.safetensors` in it.
+
+        All headers are checked, and that packed weights have their scales. Raises CheckpointError or, as they
+        apply, its subclasses HeaderError, ShardIndexError and TensorError.
+        """
+        # Absolute, so that a later chdir is not taken for a vanished file.
+        root = Path(os.path.abspath(directory))
+        index = find_index(root)
+        with ExitStack() as stack, _no_garbage_collection():
+            files = {name: stack.enter_context(ShardFile(root / name)) for name in shard_names(root, index)}
+            entries = locate_tensors(index, {name: file.header for name, file in files.items()})
+            check_scales(entries)
+            stack.pop_all()
+        return cls(root, MappingProxyType(entries), {file.path: file for file in files.values()})
+
+    def __enter__(self) -> "Checkpoint":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes every shard; views taken before stay valid."""
+        for file in self._files.values():
+            file.close()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def names(self) -> tuple[str, ...]:
+        """All tensor names, in the order of the index, else of the files and their headers."""
+        return tuple(self._entries)
+
+    def entry(self, name: str) -> TensorEntry:
+        """Dtype, shape and place of a tensor as its header says; looks at no file."""
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise TensorError(f"{quoted(name)} is not in the checkpoint {quoted(self.directory)}") from None
+
+    def nbytes(self, name: str) -> int:
+        return self.entry(name).nbytes
+
+    def check(self, name: str) -> None:
+        """Raises FileChangedError unless the tensor's shard is still the file that was opened."""
+        self._files[self.entry(name).path].check()
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """A view of the mapped file in the tensor's shape; a copy where the file misaligns its items.
+
+        F8_E4M3, F8_E8M0, I8 and U8 come as uint8 codes, BF16 as bfloat16, F32 as float32. Writing to a view
+        ends the process, and so does touching one after its file was cut short, which no check can prevent:
+        hold a view for long only where `read` costs too much memory, and call `check` before each use.
+        """
+        entry = self.entry(name)
+        dtype = _torch_dtype(entry)
+        view = self._files[entry.path].view(entry)
+        if entry.start % dtype.itemsize:
+            view = view.clone()
+        return view.view(dtype).view(entry.shape)
+
+    def read(self, name: str) -> torch.Tensor:
+        """A copy of the tensor in memory of its own, of the dtypes of `tensor`."""
+        entry = self.entry(name)
+        dtype = _torch_dtype(entry)
+        return self._read(entry, [(entry.start, entry.end)], entry.nbytes).view(dtype).view(entry.shape)
+
+    def read_rows(self, name: str, row_ids: npt.NDArray[np.int64] | torch.Tensor) -> torch.Tensor:
+        """Copies of the rows `row_ids` (int64 [n], any order, repeats allowed): [n, *shape[1:]]."""
+        entry = self.entry(name)
+        dtype = _torch_dtype(entry)
+        rows = _checked_rows(entry, row_ids)
+        row_nbytes = entry.nbytes // entry.shape[0] if rows else 0
+        starts = [entry.start + row * row_nbytes for row in rows]
+        raw = self._read(entry, [(start, start + row_nbytes) for start in starts], len(rows) * row_nbytes)
+        return raw.view(dtype).view(len(rows), *entry.shape[1:])
+
+    def read_bytes(self, name: str) -> bytes:
+        """The tensor's bytes as they are in the file, of any dtype."""
+        entry = self.entry(name)
+        return self._read(entry, [(entry.start, entry.end)], entry.nbytes).numpy().tobytes()
+
+    def _read(self, entry: TensorEntry, spans: list[tuple[int, int]], nbytes: int) -> torch.Tensor:
+        return self._files[entry.path].read(spans, nbytes)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Headers make some 300,000 small objects and no cycle; looking for one takes as long as reading them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _torch_dtype(entry: TensorEntry) -> torch.dtype:
+    if entry.dtype not in TORCH_DTYPES:
+        found = f"{quoted(entry.name)} is {entry.dtype} in {quoted(entry.path)}"
+        raise TensorError(f"{found}, expected one of {', '.join(TORCH_DTYPES)}")
+    return TORCH_DTYPES[entry.dtype]
+
+
+def _checked_rows(entry: TensorEntry, row_ids: npt.NDArray[np.int64] | torch.Tensor) -> list[int]:
+    """The ids as Python integers, whose products with a row's size cannot wrap."""
+    assert row_ids.ndim == 1 and str(row_ids.dtype) in ("int64", "torch.int64"), (row_ids.ndim, row_ids.dtype)
+    if not entry.shape:
+        raise TensorError(f"{quoted(entry.name)} of {quoted(entry.path)} is a scalar, expected rows")
+    rows: list[int] = row_ids.tolist()
+    for row in rows:
+        if not 0 <= row < entry.shape[0]:
+            found = f"row {row} of {quoted(entry.name)} in {quoted(entry.path)} does not exist"
+            raise TensorError(f"{found}, expected one from 0 to {entry.shape[0] - 1}")
+    return rows

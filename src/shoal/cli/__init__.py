@@ -1,0 +1,1 @@
+"""Command line: the only floor that prints or reads the environment."""

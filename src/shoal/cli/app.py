@@ -1,0 +1,32 @@
+"""The `shoal` command: one file a command, registered here; the only floor that prints."""
+
+import sys
+
+import typer
+
+from shoal.errors import ShoalError
+
+app = typer.Typer(
+    name="shoal",
+    help="DeepSeek-V4.1-Flash from the released files, exact, on the machine you own.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def print_error(error: ShoalError) -> None:
+    """Print `error` (and its hint) to stderr the way every command does."""
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"\nhint: {error.hint}", file=sys.stderr)
+
+
+def main() -> None:
+    """Entry point: run a command; a `ShoalError` becomes a sentence and exit code 1."""
+    try:
+        app()
+    except ShoalError as error:
+        print_error(error)
+        raise SystemExit(1) from None

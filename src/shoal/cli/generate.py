@@ -1,0 +1,184 @@
+"""`shoal generate`: a prompt in, the answer on stdout token by token, everything else on stderr."""
+
+import io
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shoal.cli.engram import cache_directory, write_json
+from shoal.cli.prompt_source import STDIN, PromptSource
+from shoal.cli.ticker import Ticker
+from shoal.errors import OptionError
+
+if TYPE_CHECKING:
+    from shoal.api import Prompt, Sampling, Shoal
+    from shoal.engine.answer import Answer, Completion
+
+GIB = 2**30
+INTERRUPTED = 130
+_MINIATURE_NOTE = (
+    "no CHECKPOINT given: this is the built-in miniature, whose random weights prove the arithmetic "
+    "and whose text means nothing"
+)
+
+
+def command(
+    checkpoint: Annotated[
+        str | None, typer.Argument(help="The directory of the released files; the built-in miniature if absent.")
+    ] = None,
+    stdin: Annotated[str | None, typer.Argument(metavar="-", help="Read the prompt from standard input.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="The prompt.")] = None,
+    prompt_file: Annotated[Path | None, typer.Option(help="A UTF-8 file with the prompt.")] = None,
+    ids: Annotated[str | None, typer.Option(help="The prompt as token ids: 0,5,6. Nothing is added.")] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Ask as a user's message, thinking off.")] = False,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Stop after so many tokens.")] = 128,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens of this mass.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Equal seeds draw equal tokens.")] = 0,
+    expert_cache: Annotated[
+        int | None, typer.Option(min=1, help="Routed experts to keep copied in memory.")
+    ] = None,
+    resident_engram: Annotated[
+        bool, typer.Option("--resident-engram", help="Read the Engram tables into memory.")
+    ] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only the answer, and errors.")] = False,
+    stats: Annotated[Path | None, typer.Option(help="Write counts, timings and ids to this JSON file.")] = None,
+) -> None:
+    """Continue a prompt. The answer goes to stdout, everything else to stderr."""
+    directory, reads_stdin = _positionals(checkpoint, stdin)
+    source = PromptSource(prompt, prompt_file, ids, reads_stdin)
+    if chat and ids is not None:
+        raise typer.BadParameter("`--chat` renders text, expected no `--ids` with it")
+    sampling: Sampling = {
+        "max_new_tokens": max_new_tokens,
+        "temperature": temperature,
+        "top_p": top_p,
+        "seed": seed,
+    }
+    _check_sampling(sampling)
+    if stats is not None:
+        _check_writable(stats)
+    text = source.read()
+    messages: Prompt = [{"role": "user", "content": text}] if chat else text
+    model = _load(directory, expert_cache, resident_engram, threads, quiet)
+    _Run(model, messages, sampling, quiet, stats).print()
+
+
+def _positionals(checkpoint: str | None, stdin: str | None) -> tuple[Path | None, bool]:
+    """`-` stands in place of the checkpoint or after it; a directory of that name is `./-`."""
+    if checkpoint == STDIN and stdin is None:
+        return None, True
+    if checkpoint == STDIN or stdin not in (None, STDIN):
+        raise typer.BadParameter(
+            "expected at most `CHECKPOINT` and `-`, in this order; give the prompt with `--prompt`"
+        )
+    return (None if checkpoint is None else Path(checkpoint)), stdin is not None
+
+
+def _check_sampling(sampling: "Sampling") -> None:
+    from shoal.engine.request import SamplingOptions
+
+    try:
+        SamplingOptions(**sampling)
+    except OptionError as error:
+        raise typer.BadParameter(error.message) from None
+
+
+def _check_writable(file: Path) -> None:
+    """Now: an answer of an hour must not be lost because its statistics have no place."""
+    if file.is_dir():
+        raise OptionError(f"cannot write `{file}`: it is a directory, expected a file's name")
+    try:
+        tempfile.TemporaryFile(dir=file.parent).close()
+    except OSError as error:
+        raise OptionError(f"cannot write `{file}`: {error.strerror}") from None
+
+
+def _load(
+    directory: Path | None, expert_cache: int | None, resident_engram: bool, threads: int | None, quiet: bool
+) -> "Shoal":
+    if directory is None and not quiet:
+        print(_MINIATURE_NOTE, file=sys.stderr, flush=True)
+    loading = "loading"
+
+    def progress(done: int, total: int) -> None:
+        nonlocal loading
+        loading = f"loading: {done / GIB:.2f} of {total / GIB:.2f} GiB"
+
+    with Ticker(lambda: loading, quiet=quiet):
+        # Inside, for importing torch takes seconds too.
+        from shoal.api import load
+
+        return load(
+            directory,
+            expert_cache=expert_cache,
+            resident_engram=resident_engram,
+            threads=threads,
+            cache_directory=cache_directory(),
+            progress=progress,
+        )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One answer, printed."""
+
+    model: "Shoal"
+    prompt: "Prompt"
+    sampling: "Sampling"
+    quiet: bool
+    stats: Path | None
+
+    def print(self) -> None:
+        answer = self.model.stream(self.prompt, **self.sampling)
+        try:
+            self._print_text(answer)
+        except KeyboardInterrupt:
+            self._finish(answer.completion)
+            raise typer.Exit(INTERRUPTED) from None
+        self._finish(answer.completion)
+
+    def _print_text(self, answer: "Answer") -> None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # A terminal that cannot show a character shows another one, rather than ending the answer.
+            sys.stdout.reconfigure(errors="replace")
+        try:
+            with Ticker(lambda: f"reading the prompt: {len(answer.prompt_ids):,} tokens", quiet=self.quiet):
+                piece = next(answer)
+            _write(piece)
+            for piece in answer:
+                _write(piece)
+        finally:
+            # After an error too: what was printed stays, and the message starts a line.
+            _write("\n")
+
+    def _finish(self, completion: "Completion") -> None:
+        if not self.quiet:
+            print("\n".join(_summary(completion)), file=sys.stderr)
+        if self.stats is not None:
+            write_json(self.stats, {**completion.as_dict(), "load": asdict(self.model.report)})
+
+
+def _write(piece: str) -> None:
+    sys.stdout.write(piece)
+    sys.stdout.flush()
+
+
+def _summary(completion: "Completion") -> list[str]:
+    timings, num_prompt = completion.timings, len(completion.prompt_ids)
+    lines = [
+        f"prompt: {num_prompt:,} tokens in {timings.prefill_seconds:.2f} s, "
+        f"{timings.prefill_seconds / num_prompt:.4f} s a token",
+        f"generated: {len(completion.token_ids):,} tokens, finish: {completion.finish_reason}",
+    ]
+    if timings.seconds_per_step is not None:
+        lines[1] += (
+            f"; decode: {timings.decode_steps:,} steps in {timings.decode_seconds:.2f} s, "
+            f"{timings.seconds_per_step:.4f} s a token"
+        )
+    return lines

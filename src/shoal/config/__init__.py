@@ -1,0 +1,1 @@
+"""The model's configuration: one schema for the two released layouts, standard library only."""

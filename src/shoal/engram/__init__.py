@@ -1,0 +1,1 @@
+"""Engram: from token ids to the rows of the hashed n-gram tables (spec §6)."""

@@ -1,0 +1,162 @@
+"""The text backbone: token ids to logits through all layers (spec §4)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import BFloat16, Float32, Int64
+from torch import Tensor
+
+from shoal.config.layer_plan import LayerPlan
+from shoal.config.schema import ModelConfig
+from shoal.engram.hashing import hash_rows
+from shoal.engram.layout import EngramLayout
+from shoal.engram.token_map import TokenMap
+from shoal.model.batch import Batch
+from shoal.model.cache import SequenceCache
+from shoal.model.engram import EngramRows
+from shoal.model.layer import Layer
+from shoal.model.step import Recorder, Step, record_nothing
+from shoal.ops.arithmetic import Arithmetic
+from shoal.ops.hyper_connections import collapse, ordered_sum
+from shoal.ops.rms_norm import rms_norm
+from shoal.ops.rope import rotation_at
+
+
+@dataclass(frozen=True)
+class BackboneWeights:
+    """What stands before and after the layers."""
+
+    embed: BFloat16[Tensor, "vocab dim"]
+    norm: BFloat16[Tensor, "dim"]
+    head: BFloat16[Tensor, "vocab dim"]
+
+
+@dataclass(frozen=True)
+class RopeFrequencies:
+    """Radians per position: layers that compress use the YaRN table, window-only layers the other (spec §4.2)."""
+
+    window: Float32[Tensor, "pairs"]
+    yarn: Float32[Tensor, "pairs"]
+
+
+@dataclass(frozen=True)
+class EngramAddresses:
+    """How token ids become table rows."""
+
+    layout: EngramLayout
+    token_map: TokenMap
+
+
+@dataclass(frozen=True)
+class ForwardOutput:
+    """Logits of the batch's wanted rows, and per row the mean streams that enter the draft's target layers."""
+
+    logits: Float32[Tensor, "wanted vocab"]
+    draft_hidden: BFloat16[Tensor, "tokens targets_dim"]
+
+
+class Backbone:
+    """All layers between embedding and head. It remembers nothing: `caches` do."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        plans: tuple[LayerPlan, ...],
+        weights: BackboneWeights,
+        layers: Sequence[Layer],
+        frequencies: RopeFrequencies,
+        addresses: EngramAddresses | None,
+        engram_rows: EngramRows,
+        arithmetic: Arithmetic,
+    ) -> None:
+        self.config, self.plans, self.weights, self.layers = config, plans, weights, layers
+        self.frequencies, self.addresses, self.engram_rows = frequencies, addresses, engram_rows
+        self.arithmetic = arithmetic
+
+    def new_cache(self) -> SequenceCache:
+        """A sequence that has no token yet."""
+        return SequenceCache(self.config, self.plans)
+
+    def forward(
+        self, batch: Batch, caches: Sequence[SequenceCache], record: Recorder = record_nothing
+    ) -> ForwardOutput:
+        """Run the batch and append it to its sequences' caches.
+
+        When anything interrupts it, the caches are as they were before.
+        """
+        for span, cache in zip(batch.spans, caches, strict=True):
+            assert span.position == cache.length, (span, cache.length)
+        try:
+            output = self._run(batch, tuple(caches), record)
+        except BaseException:
+            for cache in caches:
+                cache.abandon()
+            raise
+        for span, cache in zip(batch.spans, caches, strict=True):
+            cache.commit(span.count)
+        return output
+
+    def _run(self, batch: Batch, caches: tuple[SequenceCache, ...], record: Recorder) -> ForwardOutput:
+        step = self._begin(batch, caches, record)
+        streams = self._embed(batch)[:, None].repeat(1, self.config.hc_mult, 1)
+        record("L0.stream_in", streams)
+        # The first layer sees the one-hot on stream 0; nothing else plays the role of a head mix.
+        pre = torch.zeros(streams.shape[:2])
+        pre[:, 0] = 1.0
+        targets = []
+        for layer in self.layers:
+            if layer.engram is not None:
+                streams = layer.engram.forward(streams, step)
+            if layer.plan.is_draft_target:
+                targets.append(_mean_stream(streams))
+            streams, pre = layer.forward(streams, pre, step)
+        hidden = torch.cat(targets, dim=1) if targets else streams.new_zeros((streams.shape[0], 0))
+        record("main_hidden", hidden)
+        return ForwardOutput(self._logits(streams[batch.logit_rows], pre[batch.logit_rows], record), hidden)
+
+    def _logits(
+        self, streams: BFloat16[Tensor, "wanted streams dim"], pre: Float32[Tensor, "wanted streams"], record: Recorder
+    ) -> Float32[Tensor, "wanted vocab"]:
+        x = rms_norm(collapse(streams, pre), self.weights.norm, self.config.norm_eps, self.arithmetic)
+        record("final.normed", x)
+        return self.arithmetic.head(x, self.weights.head)
+
+    def _begin(self, batch: Batch, caches: tuple[SequenceCache, ...], record: Recorder) -> Step:
+        positions = batch.positions
+        return Step(
+            batch,
+            caches,
+            rotation_at(positions, self.frequencies.window, self.arithmetic),
+            rotation_at(positions, self.frequencies.yarn, self.arithmetic),
+            self._engram_rows(batch, caches),
+            record,
+        )
+
+    def _engram_rows(self, batch: Batch, caches: tuple[SequenceCache, ...]) -> list[Int64[Tensor, "tokens columns"]]:
+        """Row ids of every Engram layer. They depend on token ids only, so they are requested before layer 0 runs."""
+        if self.addresses is None:
+            return []
+        layout, token_map = self.addresses.layout, self.addresses.token_map
+        per_layer: list[list[Tensor]] = [[] for _ in layout.layers]
+        for span, cache in zip(batch.spans, caches, strict=True):
+            dead = None if batch.image_mask is None else batch.image_mask[span.rows].numpy()
+            compressed = token_map.compress(batch.token_ids[span.rows].numpy(), dead)
+            for rows, tables in zip(per_layer, layout.layers, strict=True):
+                rows.append(torch.from_numpy(hash_rows(tables, cache.history.ids, compressed, pad=token_map.pad)))
+            cache.history.extend(compressed)
+        row_ids = [torch.cat(rows) for rows in per_layer]
+        for tables, rows_of_layer in zip(layout.layers, row_ids, strict=True):
+            self.engram_rows.request(tables.layer_id, rows_of_layer.unique().tolist())
+        return row_ids
+
+    def _embed(self, batch: Batch) -> BFloat16[Tensor, "tokens dim"]:
+        embedded = self.weights.embed[batch.token_ids]
+        if batch.image_mask is not None and batch.image_rows is not None:
+            embedded[batch.image_mask] = batch.image_rows
+        return embedded
+
+
+def _mean_stream(streams: BFloat16[Tensor, "tokens streams dim"]) -> BFloat16[Tensor, "tokens dim"]:
+    """The mean over streams, float32 ascending, rounded once (spec draft §2)."""
+    return (ordered_sum(streams.float(), 1) / streams.shape[1]).to(streams.dtype)

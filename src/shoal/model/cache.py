@@ -1,0 +1,127 @@
+"""What a sequence remembers between forwards, and nothing else (spec §5).
+
+A pass is one forward. The cache can be cut back to any length of its last pass; further back needs a snapshot,
+because a ring holds only `window_size` positions.
+"""
+
+from torch import Tensor, from_numpy
+
+from shoal.config.layer_plan import LayerPlan
+from shoal.config.schema import ModelConfig
+from shoal.errors import SnapshotError
+from shoal.model.open_group import OpenGroup
+from shoal.model.packed_rows import PackedRows
+from shoal.model.token_history import TokenHistory
+from shoal.model.window_ring import WindowRing
+from shoal.ops.quantize import Q4C, Q4I
+
+
+class SequenceCache:
+    """Window rings, compressed entries, index keys, open groups, Engram history and length of one sequence."""
+
+    def __init__(self, config: ModelConfig, plans: tuple[LayerPlan, ...]) -> None:
+        backbone = [plan for plan in plans if not plan.is_draft]
+        sources = [plan for plan in backbone if plan.owns_kv]
+        self.rings = {p.layer_id: WindowRing(config.window_size, config.head_dim) for p in backbone}
+        self.entries = {p.layer_id: PackedRows(Q4C, config.head_dim) for p in sources}
+        self.index_keys = {p.layer_id: PackedRows(Q4I, config.index_head_dim) for p in sources}
+        self.open_groups = {
+            p.layer_id: OpenGroup(p.compress_ratio, config.head_dim, config.window_size)
+            for p in sources
+            if p.compress_ratio > 1
+        }
+        self.history = TokenHistory(max(config.engram_max_ngram_size - 1, 0))
+        self.length = 0
+        self._pass_start = 0
+        self._window = config.window_size
+        self._ratios = {p.layer_id: p.compress_ratio for p in sources}
+
+    def commit(self, count: int) -> None:
+        """End a pass of `count` tokens, which every layer has written."""
+        self._pass_start, self.length = self.length, self.length + count
+
+    def abandon(self) -> None:
+        """Undo a pass that was interrupted, whichever layers it had reached."""
+        self._cut(self.length)
+
+    def truncate(self, length: int) -> None:
+        """Cut back to `length`: the start of the last pass, its end, or between if it fitted the window.
+
+        Continuing gives the bits of a sequence that never went further.
+        """
+        assert self.can_truncate(length), (self._pass_start, length, self.length)
+        self._cut(length)
+        self.length = length
+
+    def can_truncate(self, length: int) -> bool:
+        """Whether `truncate(length)` is possible without a snapshot."""
+        if length in (self._pass_start, self.length):
+            return True
+        return self._pass_start < length < self.length and self.length - self._pass_start <= self._window
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, spare room included."""
+        packed = [ring.rows for ring in self.rings.values()]
+        packed += [rows.room for rows in (*self.entries.values(), *self.index_keys.values())]
+        return sum(rows.codes.nbytes + rows.scales.nbytes for rows in packed)
+
+    def state(self) -> dict[str, Tensor]:
+        """Copies of everything, by names that say where each belongs."""
+        parts = {f"ring.{layer}": ring.state() for layer, ring in self.rings.items()}
+        parts |= {f"entries.{layer}": rows.state() for layer, rows in self.entries.items()}
+        parts |= {f"index_keys.{layer}": rows.state() for layer, rows in self.index_keys.items()}
+        parts |= {f"open_group.{layer}": group.state() for layer, group in self.open_groups.items()}
+        state = {f"{part}.{name}": tensor for part, tensors in parts.items() for name, tensor in tensors.items()}
+        return state | {"history": from_numpy(self.history.ids.copy())}
+
+    def load(self, state: dict[str, Tensor], length: int) -> None:
+        """Take over what `state` of a sequence of `length` tokens returned, checked against this model's shapes."""
+        self._check_state(state, length)
+        for layer, ring in self.rings.items():
+            ring.load(_part(state, f"ring.{layer}"), length)
+        for layer, rows in self.entries.items():
+            rows.load(_part(state, f"entries.{layer}"))
+        for layer, rows in self.index_keys.items():
+            rows.load(_part(state, f"index_keys.{layer}"))
+        for layer, group in self.open_groups.items():
+            group.load(_part(state, f"open_group.{layer}"), length)
+        self.history.load(state["history"].numpy(), length)
+        self.length = self._pass_start = length
+
+    def _cut(self, length: int) -> None:
+        for ring in self.rings.values():
+            ring.truncate(min(length, ring.length))
+        for layer, ratio in self._ratios.items():
+            self.entries[layer].truncate(length // ratio)
+            self.index_keys[layer].truncate(length // ratio)
+        for group in self.open_groups.values():
+            group.truncate(min(length, group.length))
+        self.history.truncate(min(length, self.history.length))
+
+    def _check_state(self, state: dict[str, Tensor], length: int) -> None:
+        wanted = self.state()
+        if state.keys() != wanted.keys():
+            odd = sorted(state.keys() ^ wanted.keys())[0]
+            raise SnapshotError(f"the snapshot is of another model: `{odd}` is in only one of them")
+        for name, tensor in wanted.items():
+            shape = self._expected_shape(name, tuple(tensor.shape), length)
+            found = state[name]
+            if tuple(found.shape) != shape or found.dtype != tensor.dtype:
+                raise SnapshotError(
+                    f"`{name}` of the snapshot is {list(found.shape)} {found.dtype}, "
+                    f"expected {list(shape)} {tensor.dtype} at length {length}"
+                )
+
+    def _expected_shape(self, name: str, shape: tuple[int, ...], length: int) -> tuple[int, ...]:
+        part, _, rest = name.partition(".")
+        if part in ("entries", "index_keys"):
+            return (length // self._ratios[int(rest.split(".")[0])], *shape[1:])
+        if part == "open_group":
+            return (length % self._ratios[int(rest.split(".")[0])], *shape[1:])
+        return shape
+
+
+def _part(state: dict[str, Tensor], part: str) -> dict[str, Tensor]:
+    prefix = f"{part}."
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}

@@ -1,0 +1,70 @@
+"""Engram: a layer's streams take a gated value from table rows that the token ids address (spec §6.3)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from jaxtyping import BFloat16, Int64
+from torch import Tensor
+
+from shoal.config.layer_plan import LayerPlan
+from shoal.config.schema import ModelConfig
+from shoal.model.step import Step
+from shoal.ops.arithmetic import Arithmetic
+from shoal.ops.engram_gate import gate_streams
+from shoal.ops.quantize import Quantized
+from shoal.ops.weights import Float8Weight
+
+
+class EngramRows(Protocol):
+    """Where Engram rows come from: the mapped shards, a row cache, or memory."""
+
+    def request(self, layer_id: int, row_ids: Sequence[int]) -> None:
+        """Say that these rows will be asked for. Returns at once; may be ignored."""
+        ...
+
+    def gather(self, layer_id: int, row_ids: Int64[Tensor, "rows"]) -> Quantized:
+        """The rows in Q8 layout (E4M3 codes, one E8M0 scale per 32 columns), in the order asked for, repeats allowed.
+
+        Raises a `ShoalError` when they cannot be read or hold a NaN scale.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class EngramWeights:
+    """Projection of the rows to a key per stream and a shared value, and the two norm weights of the gate."""
+
+    wkv: Float8Weight
+    q_weight: BFloat16[Tensor, "streams dim"]
+    k_weight: BFloat16[Tensor, "streams dim"]
+
+
+class Engram:
+    """The Engram of one layer, applied to all streams before anything else of the layer."""
+
+    def __init__(
+        self, weights: EngramWeights, rows: EngramRows, plan: LayerPlan, config: ModelConfig, arithmetic: Arithmetic
+    ) -> None:
+        assert plan.engram_index is not None, plan
+        self.weights, self.rows, self.plan, self.arithmetic = weights, rows, plan, arithmetic
+        self.index, self.eps, self.streams = plan.engram_index, config.norm_eps, config.hc_mult
+
+    def forward(
+        self, streams: BFloat16[Tensor, "tokens streams dim"], step: Step
+    ) -> BFloat16[Tensor, "tokens streams dim"]:
+        """h + gate·value for every stream; rows inside an image take nothing."""
+        name = f"L{self.plan.layer_id}.engram"
+        row_ids = step.engram_rows[self.index]
+        step.record(f"{name}.hash_ids", row_ids)
+        step.record(f"{name}.stream_in", streams)
+        rows = self.rows.gather(self.plan.layer_id, row_ids.flatten()).dequantize()
+        memory = rows.unflatten(0, row_ids.shape).flatten(1)
+        projected = self.arithmetic.quantized_linear(self.arithmetic.quantize_q8(memory), self.weights.wkv)
+        parts = projected.unflatten(1, (self.streams + 1, -1))
+        key, value = parts[:, : self.streams], parts[:, self.streams]
+        w, mask = self.weights, step.batch.image_mask
+        streams = gate_streams(streams, key, value, w.q_weight, w.k_weight, mask, self.eps, self.arithmetic)
+        step.record(f"{name}.stream_out", streams)
+        return streams
+

@@ -1,0 +1,72 @@
+"""The indexer of Full and Reindex layers: which compressed positions each token reads (spec §4.5).
+
+A layer always scores against its KV source's own keys, in decode as in prefill.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import BFloat16
+from torch import Tensor
+
+from shoal.config.layer_plan import LayerPlan
+from shoal.config.schema import ModelConfig
+from shoal.model.batch import Span
+from shoal.model.cache import SequenceCache
+from shoal.model.step import Step
+from shoal.ops.arithmetic import Arithmetic
+from shoal.ops.index_scores import candidate_positions, index_scores, select_positions
+from shoal.ops.quantize import Quantized, quantize_q4i
+from shoal.ops.rope import rotate
+from shoal.ops.weights import Float8Weight
+
+
+@dataclass(frozen=True)
+class IndexerWeights:
+    """Projections of the index queries and of the weight of each index head."""
+
+    wq_b: Float8Weight
+    weights_proj: BFloat16[Tensor, "heads dim"]
+
+
+class Indexer:
+    """Publishes the selected positions of each sequence, and the candidates if its layer is their source."""
+
+    def __init__(
+        self, weights: IndexerWeights, plan: LayerPlan, config: ModelConfig, arithmetic: Arithmetic
+    ) -> None:
+        assert plan.kv_source is not None, plan
+        self.weights, self.plan, self.config, self.arithmetic = weights, plan, config, arithmetic
+        self.kv_source = plan.kv_source
+        self.scale = config.index_head_dim**-0.5 * config.index_n_heads**-0.5
+
+    def select(self, x: BFloat16[Tensor, "tokens dim"], qr: Quantized, step: Step) -> None:
+        """Score, and publish into `step.selected` (and `step.candidates`)."""
+        q = self.arithmetic.quantized_linear(qr, self.weights.wq_b)
+        q = q.unflatten(1, (self.config.index_n_heads, self.config.index_head_dim))
+        q = quantize_q4i(rotate(q, step.yarn_rotation)).dequantize()
+        weights = self.arithmetic.linear_bfloat16(x, self.weights.weights_proj) * self.scale
+        for number, span, cache in step.sequences():
+            self._select_sequence(q[span.rows], weights[span.rows], number, span, cache, step)
+
+    def _select_sequence(
+        self,
+        q: BFloat16[Tensor, "tokens heads dim"],
+        weights: BFloat16[Tensor, "tokens heads"],
+        number: int,
+        span: Span,
+        cache: SequenceCache,
+        step: Step,
+    ) -> None:
+        keys = cache.index_keys[self.kv_source].read()
+        visible = (torch.arange(span.position, span.position + span.count) + 1) // self.plan.compress_ratio
+        scores = index_scores(q, keys, weights, visible, self.arithmetic)
+        if self.plan.candidate_source is not None:
+            scores = scores.masked_fill(~step.candidates[number], -torch.inf)
+        step.record(f"L{self.plan.layer_id}.index_score", scores)
+        if self.plan.is_candidate_source:
+            block, count = self.config.candidate_block_size, self.config.candidate_topk_blocks
+            step.candidates[number] = candidate_positions(scores, visible, block, count, self.arithmetic)
+            step.record(f"L{self.plan.layer_id}.candidates", step.candidates[number])
+        step.selected[number] = select_positions(scores, self.config.index_topk, self.arithmetic)
+        step.record(f"L{self.plan.layer_id}.topk", step.selected[number][:, : keys.shape[0]])

@@ -1,0 +1,1 @@
+"""Operators, one a file: the contract, the torch reference, and the choice of an implementation."""

@@ -1,0 +1,75 @@
+"""Single-pass hyper-connections: mixing the residual streams (spec §4.1)."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import BFloat16, Float32
+from torch import Tensor
+
+from shoal.ops.arithmetic import Arithmetic
+
+
+@dataclass(frozen=True)
+class Mix:
+    """The coefficients of one sublayer: `pre` collapses, `post` and `comb` expand; comb[j, c] feeds stream j to c."""
+
+    pre: Float32[Tensor, "tokens streams"]
+    post: Float32[Tensor, "tokens streams"]
+    comb: Float32[Tensor, "tokens streams streams"]
+
+
+def ordered_sum(x: Float32[Tensor, "*shape"], axis: int) -> Float32[Tensor, "*rest"]:
+    """Σ along a short axis from the left, float32, without fma: the order the goldens were made with."""
+    members = x.unbind(axis)
+    total = members[0]
+    for member in members[1:]:
+        total = total + member
+    return total
+
+
+def split_mix(
+    u: Float32[Tensor, "tokens coefficients"],
+    scale: Float32[Tensor, "3"],
+    base: Float32[Tensor, "coefficients"],
+    streams: int,
+    iterations: int,
+    eps: float,
+    arithmetic: Arithmetic,
+) -> Mix:
+    """pre = σ(·) + ε; post = 2σ(·); comb by Sinkhorn: `iterations` row and column divisions, ending on columns."""
+    pre = arithmetic.sigmoid(u[:, :streams] * scale[0] + base[:streams]) + eps
+    post = 2 * arithmetic.sigmoid(u[:, streams : 2 * streams] * scale[1] + base[streams : 2 * streams])
+    logits = (u[:, 2 * streams :] * scale[2] + base[2 * streams :]).unflatten(1, (streams, streams))
+    comb = arithmetic.exp(logits - logits.amax(-1, keepdim=True))
+    comb = comb / ordered_sum(comb, -1)[..., None] + eps
+    comb = comb / (ordered_sum(comb, -2)[:, None] + eps)
+    for _ in range(iterations - 1):
+        comb = comb / (ordered_sum(comb, -1)[..., None] + eps)
+        comb = comb / (ordered_sum(comb, -2)[:, None] + eps)
+    return Mix(pre, post, comb)
+
+
+def mix_coefficients(
+    streams: BFloat16[Tensor, "tokens streams dim"],
+    weight: Float32[Tensor, "coefficients inputs"],
+    norm_eps: float,
+    arithmetic: Arithmetic,
+) -> Float32[Tensor, "tokens coefficients"]:
+    """u = (fn·z)·ρ over z, the streams end to end; ρ = 1/√(mean z² + eps) multiplies after the projection."""
+    flat = streams.flatten(1).float()
+    return arithmetic.linear_float32(flat, weight) * arithmetic.rsqrt(arithmetic.mean_square(flat) + norm_eps)
+
+
+def collapse(
+    streams: BFloat16[Tensor, "tokens streams dim"], pre: Float32[Tensor, "tokens streams"]
+) -> BFloat16[Tensor, "tokens dim"]:
+    """bf16(Σ_c pre[c]·h[c]), streams ascending."""
+    return ordered_sum(pre[..., None] * streams.float(), 1).to(streams.dtype)
+
+
+def expand(
+    x: BFloat16[Tensor, "tokens dim"], streams: BFloat16[Tensor, "tokens streams dim"], mix: Mix
+) -> BFloat16[Tensor, "tokens streams dim"]:
+    """bf16(post[c]·x + Σ_j comb[j, c]·h[j]): the sum over source streams is complete before x joins."""
+    mixed = ordered_sum(mix.comb[..., None] * streams.float()[:, :, None], 1)
+    return (mix.post[..., None] * x.float()[:, None] + mixed).to(torch.bfloat16)

@@ -1,0 +1,65 @@
+"""Engram rows from the shards, or from tables copied into memory."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from shoal.checkpoint.shards import Checkpoint
+from shoal.config.layer_plan import LayerPlan
+from shoal.errors import TensorError
+from shoal.formats.float8 import E4M3_NAN, E8M0_NAN
+from shoal.ops.quantize import Q8, Quantized
+from shoal.weights.reader import WeightReader
+
+
+class MappedEngramRows:
+    """Each row is read from its shard when asked for."""
+
+    def __init__(self, checkpoint: Checkpoint, plans: Sequence[LayerPlan]) -> None:
+        self.checkpoint = checkpoint
+        self.names = _table_names(plans)
+
+    def request(self, layer_id: int, row_ids: Sequence[int]) -> None:
+        """Ignored: rows are read when they are gathered."""
+
+    def gather(self, layer_id: int, row_ids: Int64[Tensor, "rows"]) -> Quantized:
+        """Every distinct row is read once."""
+        name = self.names[layer_id]
+        distinct, places = row_ids.unique(return_inverse=True)
+        codes = self.checkpoint.read_rows(f"{name}.weight", distinct)
+        scales = self.checkpoint.read_rows(f"{name}.scale", distinct)
+        _refuse_nan(codes, scales, distinct, name)
+        return Quantized(codes, scales, Q8)[places]
+
+
+class ResidentEngramRows:
+    """The whole tables in memory."""
+
+    def __init__(self, reader: WeightReader, plans: Sequence[LayerPlan]) -> None:
+        self.names = _table_names(plans)
+        self.tables = {
+            layer: Quantized(reader.tensor(f"{name}.weight"), reader.tensor(f"{name}.scale"), Q8)
+            for layer, name in self.names.items()
+        }
+
+    def request(self, layer_id: int, row_ids: Sequence[int]) -> None:
+        """Nothing to do."""
+
+    def gather(self, layer_id: int, row_ids: Int64[Tensor, "rows"]) -> Quantized:
+        """Copies of the rows."""
+        rows = self.tables[layer_id][row_ids]
+        _refuse_nan(rows.codes, rows.scales, row_ids, self.names[layer_id])
+        return rows
+
+
+def _table_names(plans: Sequence[LayerPlan]) -> dict[int, str]:
+    return {plan.layer_id: f"{plan.prefix}.engram.embed" for plan in plans if plan.engram_index is not None}
+
+
+def _refuse_nan(codes: Tensor, scales: Tensor, row_ids: Tensor, name: str) -> None:
+    bad = ((codes & E4M3_NAN) == E4M3_NAN).any(-1) | (scales == E8M0_NAN).any(-1)
+    if bool(bad.any()):
+        row = int(row_ids[torch.nonzero(bad)[0, 0]])
+        raise TensorError(f"row {row:,} of `{name}` holds a NaN code or scale")

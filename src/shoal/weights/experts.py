@@ -1,0 +1,80 @@
+"""Routed experts straight from the mapped shards, with or without a cache in memory."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+from shoal.checkpoint.shards import Checkpoint
+from shoal.config.layer_plan import LayerPlan
+from shoal.model.moe import ExpertWeights, Experts
+from shoal.ops.weights import BlockScaledWeight, Float4Weight
+from shoal.weights.reader import mapped_float4, refuse_nan_scales
+
+Key = tuple[int, int]
+
+
+class MappedExperts:
+    """Experts as views of the shards: the page cache is the store. Scales are checked when an expert is first used."""
+
+    def __init__(self, checkpoint: Checkpoint, plans: Sequence[LayerPlan]) -> None:
+        self.checkpoint = checkpoint
+        self.prefixes = {plan.layer_id: f"{plan.prefix}.ffn.experts" for plan in plans}
+        self._checked: set[Key] = set()
+
+    def request(self, layer_id: int, expert_ids: Sequence[int]) -> None:
+        """Ignored: the kernel reads pages when they are touched."""
+
+    def arrivals(self, layer_id: int, expert_ids: Sequence[int]) -> Iterator[tuple[int, ExpertWeights]]:
+        """The experts in the order asked for."""
+        for expert_id in expert_ids:
+            yield expert_id, self._expert(layer_id, expert_id)
+
+    def _expert(self, layer_id: int, expert_id: int) -> ExpertWeights:
+        name = f"{self.prefixes[layer_id]}.{expert_id}"
+        matrices = {part: mapped_float4(self.checkpoint, f"{name}.{part}") for part in ("w1", "w2", "w3")}
+        if (layer_id, expert_id) not in self._checked:
+            for part, matrix in matrices.items():
+                scale = f"{name}.{part}.scale"
+                refuse_nan_scales(matrix.scales, scale, self.checkpoint.entry(scale).path.name)
+            self._checked.add((layer_id, expert_id))
+        return ExpertWeights(**matrices)
+
+
+class CachedExperts:
+    """Copies of the `capacity` experts used last, in memory, before another store."""
+
+    def __init__(self, store: Experts, capacity: int) -> None:
+        assert capacity > 0, capacity
+        self.store, self.capacity = store, capacity
+        self.hits = self.misses = 0
+        self._held: OrderedDict[Key, ExpertWeights] = OrderedDict()
+
+    def request(self, layer_id: int, expert_ids: Sequence[int]) -> None:
+        """Passed on for those not held."""
+        self.store.request(layer_id, self._missing(layer_id, expert_ids))
+
+    def arrivals(self, layer_id: int, expert_ids: Sequence[int]) -> Iterator[tuple[int, ExpertWeights]]:
+        """Held experts first, then the others as the store brings them."""
+        missing = self._missing(layer_id, expert_ids)
+        held = [expert_id for expert_id in expert_ids if (layer_id, expert_id) in self._held]
+        for expert_id in held:
+            # Taken now: an arrival below may push it out.
+            self._held.move_to_end((layer_id, expert_id))
+        self.hits, self.misses = self.hits + len(held), self.misses + len(missing)
+        yield from [(expert_id, self._held[layer_id, expert_id]) for expert_id in held]
+        for expert_id, weights in self.store.arrivals(layer_id, missing):
+            yield expert_id, self._keep((layer_id, expert_id), weights)
+
+    def _missing(self, layer_id: int, expert_ids: Sequence[int]) -> list[int]:
+        return [expert_id for expert_id in expert_ids if (layer_id, expert_id) not in self._held]
+
+    def _keep(self, key: Key, weights: ExpertWeights) -> ExpertWeights:
+        copy = ExpertWeights(_copy(weights.w1), _copy(weights.w2), _copy(weights.w3))
+        self._held[key] = copy
+        if len(self._held) > self.capacity:
+            self._held.popitem(last=False)
+        return copy
+
+
+def _copy(weight: BlockScaledWeight) -> BlockScaledWeight:
+    assert isinstance(weight, Float4Weight), type(weight)
+    return Float4Weight(weight.codes.clone(), weight.scales.clone())

@@ -1,0 +1,198 @@
+"""Fills the backbone from a checkpoint (spec §2). Dense weights stay packed; experts and tables stay in the shards."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shoal.checkpoint.inventory import TensorSpec
+from shoal.checkpoint.shards import Checkpoint
+from shoal.config.layer_plan import LayerPlan, plan_layers
+from shoal.config.schema import ModelConfig
+from shoal.engram.layout import check_rows, derive_layout
+from shoal.engram.token_map import TokenMap
+from shoal.model.attention import Attention, AttentionWeights
+from shoal.model.backbone import Backbone, BackboneWeights, EngramAddresses, RopeFrequencies
+from shoal.model.compressor import Compressor, CompressorWeights
+from shoal.model.engram import Engram, EngramRows, EngramWeights
+from shoal.model.hyper_connections import HyperConnection, HyperConnectionWeights
+from shoal.model.indexer import Indexer, IndexerWeights
+from shoal.model.layer import Layer, LayerNorms
+from shoal.model.moe import Experts, ExpertWeights, MoE, MoEWeights
+from shoal.ops.arithmetic import Arithmetic
+from shoal.ops.rope import Yarn, rope_frequencies
+from shoal.ops.wide import Wide
+from shoal.weights.engram_tables import MappedEngramRows
+from shoal.weights.experts import MappedExperts
+from shoal.weights.names import expected_tensors, is_backbone, is_left_in_shards
+from shoal.weights.reader import WeightReader
+from shoal.weights.report import LoadReport
+
+TOKENIZER_FILE = "tokenizer.json"
+TotalProgress = Callable[[int, int], None]
+"""Takes the bytes read so far and the bytes to read."""
+
+
+@dataclass(frozen=True)
+class LoadedBackbone:
+    """The model, and what loading it did."""
+
+    backbone: Backbone
+    report: LoadReport
+
+
+def load_backbone(
+    config: ModelConfig,
+    checkpoint: Checkpoint,
+    *,
+    arithmetic: Arithmetic | None = None,
+    token_map: TokenMap | None = None,
+    experts: Experts | None = None,
+    engram_rows: EngramRows | None = None,
+    progress: TotalProgress | None = None,
+) -> LoadedBackbone:
+    """The backbone of `checkpoint` under `arithmetic` (wide unless given), its stores mapped unless given.
+
+    The token map comes from the checkpoint's own tokenizer unless given. Raises TensorError naming what is missing,
+    unexpected or of another shape, EngramError when table sizes disagree.
+    """
+    started = time.perf_counter()
+    expected = expected_tensors(config, checkpoint)
+    if config.has_engram:
+        check_rows(config)
+    plans = plan_layers(config)
+    reader = WeightReader(checkpoint, _counting(progress, _dense_nbytes(expected, checkpoint)))
+    builder = _Builder(
+        config,
+        plans,
+        reader,
+        arithmetic or Wide(),
+        experts or MappedExperts(checkpoint, plans),
+        engram_rows or MappedEngramRows(checkpoint, plans),
+    )
+    backbone = builder.backbone(_addresses(config, checkpoint, token_map))
+    return LoadedBackbone(backbone, _report(expected, checkpoint, reader, time.perf_counter() - started))
+
+
+def _addresses(config: ModelConfig, checkpoint: Checkpoint, token_map: TokenMap | None) -> EngramAddresses | None:
+    if not config.has_engram:
+        return None
+    if token_map is None:
+        token_map = TokenMap.load(checkpoint.directory / TOKENIZER_FILE, config, None)
+    return EngramAddresses(derive_layout(config), token_map)
+
+
+def _dense_nbytes(expected: dict[str, TensorSpec], checkpoint: Checkpoint) -> int:
+    dense = [spec.name for spec in expected.values() if is_backbone(spec) and not is_left_in_shards(spec)]
+    return sum(checkpoint.nbytes(name) for name in dense)
+
+
+def _counting(progress: TotalProgress | None, total: int) -> Callable[[int], None] | None:
+    if progress is None:
+        return None
+    done = 0
+
+    def count(nbytes: int) -> None:
+        nonlocal done
+        done += nbytes
+        progress(done, total)
+
+    return count
+
+
+def _report(
+    expected: dict[str, TensorSpec], checkpoint: Checkpoint, reader: WeightReader, seconds: float
+) -> LoadReport:
+    in_memory: Counter[str] = Counter()
+    left: Counter[str] = Counter()
+    for name, nbytes in reader.read.items():
+        in_memory[expected[name].kind] += nbytes
+    remaining = [spec for spec in expected.values() if is_left_in_shards(spec)]
+    for spec in remaining:
+        left[spec.kind] += checkpoint.nbytes(spec.name)
+    ignored = len(expected) - len(reader.read) - len(remaining)
+    return LoadReport(len(reader.read), len(remaining), ignored, dict(in_memory), dict(left), seconds)
+
+
+@dataclass(frozen=True)
+class _Builder:
+    config: ModelConfig
+    plans: tuple[LayerPlan, ...]
+    reader: WeightReader
+    arithmetic: Arithmetic
+    experts: Experts
+    engram_rows: EngramRows
+
+    def backbone(self, addresses: EngramAddresses | None) -> Backbone:
+        tensor = self.reader.tensor
+        weights = BackboneWeights(tensor("embed.weight"), tensor("norm.weight"), tensor("head.weight"))
+        frequencies = self._frequencies()
+        layers = [self._layer(plan, frequencies) for plan in self.plans if not plan.is_draft]
+        return Backbone(
+            self.config, self.plans, weights, layers, frequencies, addresses, self.engram_rows, self.arithmetic
+        )
+
+    def _frequencies(self) -> RopeFrequencies:
+        c = self.config
+        yarn = Yarn(c.rope_factor, c.original_seq_len, c.beta_fast, c.beta_slow)
+        return RopeFrequencies(
+            rope_frequencies(c.rope_theta, c.rope_head_dim, None),
+            rope_frequencies(c.compress_rope_theta, c.rope_head_dim, yarn),
+        )
+
+    def _layer(self, plan: LayerPlan, frequencies: RopeFrequencies) -> Layer:
+        tensor, name = self.reader.tensor, plan.prefix
+        norms = LayerNorms(tensor(f"{name}.attn_norm.weight"), tensor(f"{name}.ffn_norm.weight"))
+        return Layer(
+            norms,
+            self._hyper_connection(f"{name}.hc_attn"),
+            self._hyper_connection(f"{name}.hc_ffn"),
+            self._attention(plan, frequencies),
+            self._moe(plan),
+            self._engram(plan) if plan.engram_index is not None else None,
+            plan,
+            self.config,
+            self.arithmetic,
+        )
+
+    def _hyper_connection(self, name: str) -> HyperConnection:
+        parts = {part: self.reader.tensor(f"{name}_{part}") for part in ("fn", "base", "scale")}
+        return HyperConnection(HyperConnectionWeights(**parts), self.config, self.arithmetic)
+
+    def _attention(self, plan: LayerPlan, frequencies: RopeFrequencies) -> Attention:
+        name, tensor, float8 = f"{plan.prefix}.attn", self.reader.tensor, self.reader.float8
+        matrices = {part: float8(f"{name}.{part}") for part in ("wq_a", "wq_b", "wkv", "wo_a", "wo_b")}
+        norms = {part: tensor(f"{name}.{part}.weight") for part in ("q_norm", "kv_norm")}
+        weights = AttentionWeights(**matrices, **norms, sink=tensor(f"{name}.attn_sink"))
+        compressor = self._compressor(plan, frequencies) if plan.owns_kv else None
+        indexer = self._indexer(plan) if plan.scores else None
+        return Attention(weights, compressor, indexer, plan, self.config, self.arithmetic)
+
+    def _compressor(self, plan: LayerPlan, frequencies: RopeFrequencies) -> Compressor:
+        name, tensor = f"{plan.prefix}.attn", self.reader.tensor
+        weights = CompressorWeights(
+            tensor(f"{name}.compressor.wkv.weight"),
+            tensor(f"{name}.compressor.wgate.weight") if plan.compress_ratio > 1 else None,
+            tensor(f"{name}.compressor.norm.weight"),
+            tensor(f"{name}.indexer.wk.weight"),
+            tensor(f"{name}.indexer.k_norm.weight"),
+        )
+        return Compressor(weights, plan, self.config, frequencies.yarn, self.arithmetic)
+
+    def _indexer(self, plan: LayerPlan) -> Indexer:
+        name = f"{plan.prefix}.attn.indexer"
+        weights = IndexerWeights(self.reader.float8(f"{name}.wq_b"), self.reader.tensor(f"{name}.weights_proj.weight"))
+        return Indexer(weights, plan, self.config, self.arithmetic)
+
+    def _moe(self, plan: LayerPlan) -> MoE:
+        name, tensor = f"{plan.prefix}.ffn", self.reader.tensor
+        shared = {part: self.reader.float8(f"{name}.shared_experts.{part}") for part in ("w1", "w2", "w3")}
+        gate = {part: tensor(f"{name}.gate.{part}") for part in ("bias", "bias_vl")}
+        weights = MoEWeights(tensor(f"{name}.gate.weight"), **gate, shared=ExpertWeights(**shared))
+        return MoE(weights, self.experts, plan, self.config, self.arithmetic)
+
+    def _engram(self, plan: LayerPlan) -> Engram:
+        name = f"{plan.prefix}.engram"
+        q_weight, k_weight = self.reader.tensor(f"{name}.q_weight"), self.reader.tensor(f"{name}.k_weight")
+        weights = EngramWeights(self.reader.float8(f"{name}.wkv"), q_weight, k_weight)
+        return Engram(weights, self.engram_rows, plan, self.config, self.arithmetic)

@@ -1,0 +1,36 @@
+"""The release's tokenizer and the built-in miniature's."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal.errors
+from shoal.text.tokenizer import Tokenizer
+
+DATA = Path(__file__).parents[1] / "data"
+MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
+
+
+@pytest.fixture(scope="session")
+def release() -> Tokenizer:
+    return Tokenizer.load(DATA / "release", 129280)
+
+
+@pytest.fixture(scope="session")
+def mini() -> Tokenizer:
+    return Tokenizer.load(MINI, 1024)
+
+
+@pytest.fixture(scope="session", params=["release", "mini"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    loaded: Tokenizer = request.getfixturevalue(request.param)
+    return loaded
+
+
+@pytest.fixture
+def mini_json() -> dict[str, Any]:
+    """The miniature's tokenizer.json, to spoil."""
+    content: dict[str, Any] = json.loads((MINI / "tokenizer.json").read_text(encoding="utf-8"))
+    return content
