@@ -76,17 +76,13 @@ def load(
     return Shoal(assemble(options))
 
 
-def generate(
-    prompt: Prompt, path: str | os.PathLike[str] | None = None, **sampling: Unpack[Sampling]
-) -> Completion:
+def generate(prompt: Prompt, path: str | os.PathLike[str] | None = None, **sampling: Unpack[Sampling]) -> Completion:
     """Load, answer once, close. To ask twice, `load` once."""
     with load(path) as model:
         return model.generate(prompt, **sampling)
 
 
-def stream(
-    prompt: Prompt, path: str | os.PathLike[str] | None = None, **sampling: Unpack[Sampling]
-) -> Answer:
+def stream(prompt: Prompt, path: str | os.PathLike[str] | None = None, **sampling: Unpack[Sampling]) -> Answer:
     """Load and answer once, piece by piece. The checkpoint stays open as long as the answer lives."""
     return load(path).stream(prompt, **sampling)
 

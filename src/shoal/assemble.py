@@ -77,7 +77,7 @@ class Assembled:
 
 
 def assemble(options: LoadOptions) -> Assembled:
-    """Check everything that can be checked, cheapest first, and load the dense weights.
+    """Check everything that can be checked without the weights, then load the dense ones.
 
     The number of threads is the process's: torch has no other. Raises a `ShoalError` naming what is wrong.
     """

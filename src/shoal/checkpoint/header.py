@@ -83,13 +83,13 @@ def read_header_from(file: BinaryIO, path: Path) -> ShardHeader:
     """The header of the open shard `file`, read from its beginning. Raises HeaderError."""
     try:
         file_nbytes = os.fstat(file.fileno()).st_size
-        blob = _header_json(file, file_nbytes, path)
+        blob = _header_json(file, path)
     except OSError as problem:
         raise HeaderError(f"{quoted(path)} cannot be read: {problem.strerror}") from problem
     return parse_header(blob, file_nbytes, path)
 
 
-def _header_json(file: BinaryIO, file_nbytes: int, path: Path) -> bytes:
+def _header_json(file: BinaryIO, path: Path) -> bytes:
     prefix = file.read(LENGTH_NBYTES)
     if len(prefix) < LENGTH_NBYTES:
         found = f"is {len(prefix)} bytes long, expected a safetensors shard of at least {LENGTH_NBYTES}"
@@ -98,10 +98,9 @@ def _header_json(file: BinaryIO, file_nbytes: int, path: Path) -> bytes:
     if wanted == 0:
         raise HeaderError(f"{quoted(path)} has a header of 0 bytes, expected a JSON object")
     check_json_nbytes(wanted, path, HeaderError)
-    # The file's size first: a claim alone must not reserve 100 MB.
-    blob = file.read(wanted) if wanted <= file_nbytes - LENGTH_NBYTES else b""
+    blob = file.read(wanted)
     if len(blob) < wanted:
-        found = f"found {file_nbytes - LENGTH_NBYTES:,} of its bytes, expected {wanted:,}"
+        found = f"found {len(blob):,} of its bytes, expected {wanted:,}"
         raise HeaderError(f"{quoted(path)} is truncated in its header: {found}", hint=_INCOMPLETE)
     return blob
 

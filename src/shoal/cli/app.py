@@ -1,9 +1,11 @@
 """The `shoal` command: one file a command, registered here; the only floor that prints."""
 
 import sys
+from typing import Annotated
 
 import typer
 
+from shoal.cli import config, engram, generate, trace
 from shoal.errors import ShoalError
 
 app = typer.Typer(
@@ -14,6 +16,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("generate")(generate.command)
+app.command("trace")(trace.command)
+app.command("config")(config.command)
+app.command("engram")(engram.command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(version("shoal"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """DeepSeek-V4.1-Flash from the released files, exact, on the machine you own."""
 
 
 def print_error(error: ShoalError) -> None:

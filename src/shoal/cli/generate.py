@@ -39,9 +39,7 @@ def command(
     temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 0.0,
     top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens of this mass.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Equal seeds draw equal tokens.")] = 0,
-    expert_cache: Annotated[
-        int | None, typer.Option(min=1, help="Routed experts to keep copied in memory.")
-    ] = None,
+    expert_cache: Annotated[int | None, typer.Option(min=1, help="Routed experts to keep copied in memory.")] = None,
     resident_engram: Annotated[
         bool, typer.Option("--resident-engram", help="Read the Engram tables into memory.")
     ] = False,
@@ -66,7 +64,7 @@ def command(
     text = source.read()
     messages: Prompt = [{"role": "user", "content": text}] if chat else text
     model = _load(directory, expert_cache, resident_engram, threads, quiet)
-    _Run(model, messages, sampling, quiet, stats).print()
+    _Run(model, messages, sampling, quiet, stats).show()
 
 
 def _positionals(checkpoint: str | None, stdin: str | None) -> tuple[Path | None, bool]:
@@ -114,7 +112,7 @@ def _load(
         # Inside, for importing torch takes seconds too.
         from shoal.api import load
 
-        return load(
+        model = load(
             directory,
             expert_cache=expert_cache,
             resident_engram=resident_engram,
@@ -122,6 +120,9 @@ def _load(
             cache_directory=cache_directory(),
             progress=progress,
         )
+    if not quiet:
+        print(f"loaded: {model.report.lines()[0]}", file=sys.stderr, flush=True)
+    return model
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class _Run:
     quiet: bool
     stats: Path | None
 
-    def print(self) -> None:
+    def show(self) -> None:
         answer = self.model.stream(self.prompt, **self.sampling)
         try:
             self._print_text(answer)
@@ -147,10 +148,10 @@ class _Run:
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A terminal that cannot show a character shows another one, rather than ending the answer.
             sys.stdout.reconfigure(errors="replace")
+        with Ticker(lambda: f"reading the prompt: {len(answer.prompt_ids):,} tokens", quiet=self.quiet):
+            first = next(answer)
         try:
-            with Ticker(lambda: f"reading the prompt: {len(answer.prompt_ids):,} tokens", quiet=self.quiet):
-                piece = next(answer)
-            _write(piece)
+            _write(first)
             for piece in answer:
                 _write(piece)
         finally:
@@ -171,14 +172,11 @@ def _write(piece: str) -> None:
 
 def _summary(completion: "Completion") -> list[str]:
     timings, num_prompt = completion.timings, len(completion.prompt_ids)
-    lines = [
-        f"prompt: {num_prompt:,} tokens in {timings.prefill_seconds:.2f} s, "
-        f"{timings.prefill_seconds / num_prompt:.4f} s a token",
-        f"generated: {len(completion.token_ids):,} tokens, finish: {completion.finish_reason}",
-    ]
-    if timings.seconds_per_step is not None:
-        lines[1] += (
-            f"; decode: {timings.decode_steps:,} steps in {timings.decode_seconds:.2f} s, "
-            f"{timings.seconds_per_step:.4f} s a token"
-        )
-    return lines
+    prompt = f"prompt: {num_prompt:,} tokens"
+    if (seconds := timings.prefill_seconds) is not None:
+        prompt += f"; prefill: {seconds:.2f} s, {seconds / num_prompt:.4f} s a token"
+    generated = f"generated: {len(completion.token_ids):,} tokens, finish: {completion.finish_reason}"
+    if (seconds := timings.seconds_per_step) is not None:
+        steps = f"{timings.decode_steps:,} steps in {timings.decode_seconds:.2f} s"
+        generated += f"; decode: {steps}, {seconds:.4f} s a token"
+    return [prompt, generated]

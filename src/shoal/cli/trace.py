@@ -1,22 +1,21 @@
 """`shoal trace`: every internal of one run in a file, and where two such files part."""
 
 import sys
-import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shoal.cli.engram import cache_directory
+from shoal.cli.prompt_source import decode, parse_ids
+from shoal.cli.ticker import Ticker
 from shoal.errors import PromptError
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-SECONDS_BEFORE_PROGRESS = 2.0
-SECONDS_BETWEEN_PROGRESS = 1.0
-MAX_IDS_NBYTES = 64 << 20
 
 
 def command(
@@ -48,11 +47,29 @@ def command(
             raise typer.BadParameter("--compare takes two files and nothing else")
         _compare(*compare)
         return
-    if sum(option is not None for option in (prompt, ids, ids_file)) != 1:
-        raise typer.BadParameter("exactly one of --prompt, --ids, --ids-file is needed")
+    source = [option for option in (prompt, ids, ids_file) if option is not None]
+    if len(source) != 1:
+        raise typer.BadParameter(
+            f"expected the prompt from one of --prompt, --ids and --ids-file, found {len(source)} of them"
+        )
     if out is None:
-        raise typer.BadParameter("--out is needed: the safetensors file to write")
-    _trace(checkpoint, _token_ids(ids, ids_file), prompt, out, chunks, arithmetic, only)
+        raise typer.BadParameter("expected --out: the safetensors file to write")
+    _check_arithmetic(arithmetic)
+    sizes = None if chunks is None else _chunk_sizes(chunks)
+    tokens = _prompt(prompt, ids, ids_file)
+    if sizes is not None and not isinstance(tokens, str):
+        _check_sum(sizes, len(tokens))
+    _trace(_Run(checkpoint, tokens, sizes, arithmetic, only), out)
+
+
+def _prompt(prompt: str | None, ids: str | None, ids_file: Path | None) -> str | list[int]:
+    """The one that is given: text as it is, or ids."""
+    if prompt is not None:
+        return prompt
+    if ids is not None:
+        return parse_ids(ids)
+    assert ids_file is not None
+    return _ids_in(ids_file)
 
 
 def _compare(a: Path, b: Path) -> None:
@@ -68,92 +85,78 @@ def _compare(a: Path, b: Path) -> None:
         raise typer.Exit(1)
 
 
-def _trace(
-    checkpoint: Path | None,
-    ids: list[int] | None,
-    prompt: str | None,
-    out: Path,
-    chunks: str | None,
-    arithmetic: str,
-    only: list[str] | None,
-) -> None:
-    from shoal.ops.choose import ARITHMETICS
-    from shoal.tracing.run import MINIATURE
+def _trace(run: "_Run", out: Path) -> None:
     from shoal.tracing.trace_file import check_writable, write_trace
 
-    if arithmetic not in ARITHMETICS:
-        raise typer.BadParameter(f"--arithmetic is `{arithmetic}`, expected one of {', '.join(ARITHMETICS)}")
-    sizes = _chunk_sizes(chunks)
-    if sizes is not None and ids is not None:
-        _check_sum(sizes, len(ids))
     check_writable(out)
-    if checkpoint is None:
-        print("no checkpoint given: using the built-in miniature", file=sys.stderr)
-    tensors, count = _run(checkpoint or MINIATURE, ids, prompt, sizes, arithmetic, only)
-    write_trace(out, tensors, _metadata(checkpoint, sizes or [count], arithmetic))
-    print(f"{len(tensors)} tensors of {count} tokens", file=sys.stderr)
+    if run.checkpoint is None:
+        print("no CHECKPOINT given: this is the built-in miniature", file=sys.stderr)
+    tensors, chunks = run.tensors()
+    write_trace(out, tensors, _metadata(run, chunks))
+    print(f"{len(tensors)} tensors of {sum(chunks)} tokens", file=sys.stderr)
     print(out)
 
 
-def _run(
-    checkpoint: Path,
-    ids: list[int] | None,
-    prompt: str | None,
-    sizes: list[int] | None,
-    arithmetic: str,
-    only: list[str] | None,
-) -> "tuple[dict[str, Tensor], int]":
-    from shoal.checkpoint.shards import Checkpoint
-    from shoal.config.layouts import load_config
-    from shoal.ops.choose import arithmetic_named
-    from shoal.text.tokenizer import Tokenizer
-    from shoal.tracing.run import trace_backbone
-    from shoal.weights.load import load_backbone
+@dataclass(frozen=True)
+class _Run:
+    """What to run: `prompt` is the text or the ids, `chunks` None feeds it whole."""
 
-    config = load_config(checkpoint)
-    if ids is None:
-        assert prompt is not None
-        ids = Tokenizer.load(checkpoint, config.vocab_size).encode_prompt(prompt)
-    if sizes is not None:
-        _check_sum(sizes, len(ids))
-    with Checkpoint.open(checkpoint) as opened:
-        loaded = load_backbone(
-            config, opened, arithmetic=arithmetic_named(arithmetic), progress=_Progress("loading: bytes")
+    checkpoint: Path | None
+    prompt: str | list[int]
+    chunks: list[int] | None
+    arithmetic: str
+    only: list[str] | None
+
+    def tensors(self) -> "tuple[dict[str, Tensor], list[int]]":
+        """The trace, and the chunks it was fed in."""
+        from shoal.assemble import LoadOptions, assemble
+        from shoal.tracing.trace import trace_backbone
+
+        state = "loading"
+
+        def describe(done: int, total: int) -> None:
+            nonlocal state
+            state = f"tracing: {done:,} of {total:,} layers"
+
+        def describe_loading(done: int, total: int) -> None:
+            nonlocal state
+            state = f"loading: {done:,} of {total:,} bytes"
+
+        options = LoadOptions(
+            self.checkpoint, self.arithmetic, cache_directory=cache_directory(), progress=describe_loading
         )
-        traced = trace_backbone(loaded.backbone, ids, chunks=sizes, only=only, progress=_Progress("tracing: layers"))
-    return traced, len(ids)
+        with Ticker(lambda: state), assemble(options) as model:
+            ids = model.tokenizer.encode_prompt(self.prompt) if isinstance(self.prompt, str) else self.prompt
+            chunks = [len(ids)] if self.chunks is None else self.chunks
+            _check_sum(chunks, len(ids))
+            return trace_backbone(model.backbone, ids, chunks=chunks, only=self.only, progress=describe), chunks
 
 
-class _Progress:
-    """Says on stderr how far something has come, once it has taken more than two seconds."""
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self.next = time.monotonic() + SECONDS_BEFORE_PROGRESS
-
-    def __call__(self, done: int, total: int) -> None:
-        if time.monotonic() >= self.next:
-            self.next = time.monotonic() + SECONDS_BETWEEN_PROGRESS
-            print(f"{self.label} {done:,} of {total:,}", file=sys.stderr)
-
-
-def _metadata(checkpoint: Path | None, sizes: Sequence[int], arithmetic: str) -> dict[str, str]:
+def _metadata(run: _Run, chunks: Sequence[int]) -> dict[str, str]:
     from shoal.tracing.trace_file import WRITER_KEY
 
     try:
         writer = version("shoal")
     except PackageNotFoundError:
         writer = "a source tree that is not installed"
-    name = "built-in miniature" if checkpoint is None else checkpoint.resolve().name
-    chunks = ",".join(str(size) for size in sizes)
-    # A directory's name may hold bytes that are not UTF-8, which JSON cannot.
-    name = name.encode("utf-8", "backslashreplace").decode("utf-8")
-    return {WRITER_KEY: writer, "checkpoint": name, "arithmetic": arithmetic, "chunks": chunks}
+    name = "built-in miniature" if run.checkpoint is None else run.checkpoint.resolve().name
+    return {
+        WRITER_KEY: writer,
+        # A directory's name may hold bytes that are not UTF-8, which JSON cannot.
+        "checkpoint": name.encode("utf-8", "backslashreplace").decode("utf-8"),
+        "arithmetic": run.arithmetic,
+        "chunks": ",".join(str(size) for size in chunks),
+    }
 
 
-def _chunk_sizes(chunks: str | None) -> list[int] | None:
-    if chunks is None:
-        return None
+def _check_arithmetic(name: str) -> None:
+    from shoal.ops.choose import ARITHMETICS
+
+    if name not in ARITHMETICS:
+        raise typer.BadParameter(f"--arithmetic is `{name}`, expected one of {', '.join(ARITHMETICS)}")
+
+
+def _chunk_sizes(chunks: str) -> list[int]:
     try:
         sizes = [int(size) for size in chunks.split(",")]
     except ValueError:
@@ -168,31 +171,9 @@ def _check_sum(sizes: list[int], count: int) -> None:
         raise typer.BadParameter(f"--chunks add up to {sum(sizes)} tokens, expected the prompt's {count}")
 
 
-def _token_ids(ids: str | None, ids_file: Path | None) -> list[int] | None:
-    """The ids that were given; None where there is a text instead."""
-    if ids is not None:
-        return _parsed_ids(ids, "--ids")
-    return _parsed_ids(_text_of(ids_file), f"`{ids_file}`") if ids_file is not None else None
-
-
-def _text_of(file: Path) -> str:
+def _ids_in(file: Path) -> list[int]:
     try:
-        with file.open("rb") as stream:
-            content = stream.read(MAX_IDS_NBYTES + 1)
+        text = decode(file.read_bytes(), f"`{file}`")
     except OSError as problem:
         raise PromptError(f"cannot read `{file}`: {problem.strerror}") from None
-    if len(content) > MAX_IDS_NBYTES:
-        raise PromptError(f"`{file}` is larger than {MAX_IDS_NBYTES} bytes, expected token ids")
-    try:
-        return content.decode("ascii")
-    except UnicodeDecodeError as problem:
-        raise PromptError(f"byte {problem.start} of `{file}` is not ASCII, expected token ids: 1,2,3") from None
-
-
-def _parsed_ids(text: str, where: str) -> list[int]:
-    words = text.replace(",", " ").split()
-    for number, word in enumerate(words):
-        # Longer digits are no id, and int() of thousands of them raises.
-        if not word.isdecimal() or len(word) > 18:
-            raise PromptError(f"{where} holds `{word[:40]}` as number {number}, expected token ids: 1,2,3")
-    return [int(word) for word in words]
+    return parse_ids(",".join(text.replace(",", " ").split()))

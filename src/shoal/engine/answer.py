@@ -11,9 +11,9 @@ from shoal.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Timings:
-    """Wall seconds of the prompt's forward, of the steps after it, and how many those were."""
+    """Wall seconds of the prompt's forward (None: not ended), of the steps after it, and how many those were."""
 
-    prefill_seconds: float
+    prefill_seconds: float | None
     decode_seconds: float
     decode_steps: int
 
@@ -39,7 +39,7 @@ class Completion:
 
 
 class Answer:
-    """An iterator over the text as it comes, one piece a token; a piece may be empty, and ends with a whole character."""
+    """An iterator over the text as it comes, one piece a token; a piece may be empty, never ends inside a character."""
 
     def __init__(self, events: Iterator[TokenEvent], tokenizer: Tokenizer, prompt_ids: tuple[int, ...]) -> None:
         self.prompt_ids = prompt_ids
@@ -58,7 +58,7 @@ class Answer:
     @property
     def completion(self) -> Completion:
         """The answer so far; its `finish_reason` is `interrupted` until the last piece was taken."""
-        prefill, decode = sum(self._seconds[:1]), self._seconds[1:]
+        prefill, decode = next(iter(self._seconds), None), self._seconds[1:]
         return Completion(
             "".join(self._text),
             tuple(self._token_ids),

@@ -64,7 +64,8 @@ class Engine:
         cache, sampler = self.model.new_cache(), Sampler(request.options)
         room = self.model.config.context_length - len(request.prompt_ids)
         wanted = request.options.max_new_tokens
-        limit, limit_reason = (wanted, "length") if wanted <= room else (room, "context")
+        limit = min(wanted, room)
+        limit_reason: FinishReason = "length" if wanted <= room else "context"
         chunk: tuple[int, ...] = request.prompt_ids
         for count in range(1, limit + 1):
             started = time.perf_counter()

@@ -64,4 +64,4 @@ def draw(weights: Float64[np.ndarray, "vocab"], top_p: float, fraction: float) -
 def uniform(seed: int, position: int) -> float:
     """A multiple of 2^-53 in [0, 1): the first bits of SHA-256 of `seed` and `position` (64 bits each)."""
     digest = hashlib.sha256(seed.to_bytes(8, "little") + position.to_bytes(8, "little")).digest()
-    return int((int.from_bytes(digest[:8], "little") >> (64 - _DRAW_BITS))) * 2.0**-_DRAW_BITS
+    return float(int.from_bytes(digest[:8], "little") >> (64 - _DRAW_BITS)) * 2.0**-_DRAW_BITS

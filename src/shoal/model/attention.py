@@ -55,7 +55,7 @@ class Attention:
 
     def forward(self, x: BFloat16[Tensor, "tokens dim"], step: Step) -> BFloat16[Tensor, "tokens dim"]:
         """Attend, and write the window rings afterwards."""
-        w, arithmetic, eps = self.weights, self.arithmetic, self.config.norm_eps
+        w, arithmetic, eps = self.weights, self.arithmetic, float(self.config.norm_eps)
         rotation = step.yarn_rotation if self.plan.uses_yarn else step.window_rotation
         x_q8 = arithmetic.quantize_q8(x)
         qr = rms_norm(arithmetic.quantized_linear(x_q8, w.wq_a), w.q_norm, eps, arithmetic)
@@ -107,7 +107,7 @@ class Attention:
         rows = torch.searchsorted(wanted, selected) + first_row
         return cache.entries[self.plan.kv_source].read(wanted), rows.masked_fill(selected == ABSENT, ABSENT)
 
-    def _project(self, o: BFloat16[Tensor, "tokens heads dim"]) -> BFloat16[Tensor, "tokens dim"]:
+    def _project(self, o: BFloat16[Tensor, "tokens heads head_dim"]) -> BFloat16[Tensor, "tokens dim"]:
         """Grouped bf16 projection of unquantised heads, then a quantised one (spec §4.2 step 7)."""
         groups = self.config.o_groups
         wo_a = dequantize_weight(self.weights.wo_a).unflatten(0, (groups, -1))

@@ -118,7 +118,7 @@ class Backbone:
     def _logits(
         self, streams: BFloat16[Tensor, "wanted streams dim"], pre: Float32[Tensor, "wanted streams"], record: Recorder
     ) -> Float32[Tensor, "wanted vocab"]:
-        x = rms_norm(collapse(streams, pre), self.weights.norm, self.config.norm_eps, self.arithmetic)
+        x = rms_norm(collapse(streams, pre), self.weights.norm, float(self.config.norm_eps), self.arithmetic)
         record("final.normed", x)
         return self.arithmetic.head(x, self.weights.head)
 

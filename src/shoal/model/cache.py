@@ -41,8 +41,10 @@ class SequenceCache:
         self._pass_start, self.length = self.length, self.length + count
 
     def abandon(self) -> None:
-        """Undo a pass that was interrupted, whichever layers it had reached."""
+        """Undo a pass that was interrupted, whichever layers it had reached. The pass before it is final."""
         self._cut(self.length)
+        # A ring the interrupted pass reached remembers that pass alone.
+        self._pass_start = self.length
 
     def truncate(self, length: int) -> None:
         """Cut back to `length`: the start of the last pass, its end, or between if it fitted the window.

@@ -11,7 +11,7 @@ from shoal.config.schema import ModelConfig
 from shoal.model.step import Step
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.pooling import pool_groups
-from shoal.ops.quantize import quantize_q4c, quantize_q4i
+from shoal.ops.quantize import Quantized, quantize_q4c, quantize_q4i
 from shoal.ops.rms_norm import rms_norm
 from shoal.ops.rope import rotate, rotation_at
 
@@ -39,7 +39,7 @@ class Compressor:
         arithmetic: Arithmetic,
     ) -> None:
         self.weights, self.plan, self.frequencies, self.arithmetic = weights, plan, frequencies, arithmetic
-        self.eps = config.norm_eps
+        self.eps = float(config.norm_eps)
 
     def extend(self, x: BFloat16[Tensor, "tokens dim"], step: Step) -> None:
         """Compress the step's tokens. An unfinished group is kept in float32 and produces nothing."""
@@ -81,7 +81,9 @@ class Compressor:
             counts.append(parts[-1].shape[0])
         return torch.cat(parts), counts
 
-    def _index_keys(self, latents: BFloat16[Tensor, "groups head_dim"], positions: Int64[Tensor, "groups"]):  # type: ignore[no-untyped-def]
+    def _index_keys(
+        self, latents: BFloat16[Tensor, "groups head_dim"], positions: Int64[Tensor, "groups"]
+    ) -> Quantized:
         keys = self.arithmetic.linear_bfloat16(latents, self.weights.index_wk)
         keys = rms_norm(keys, self.weights.index_k_norm, self.eps, self.arithmetic)
         rotation = rotation_at(positions * self.plan.compress_ratio, self.frequencies, self.arithmetic)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import BFloat16, Int64
 from torch import Tensor
@@ -16,6 +16,7 @@ from shoal.ops.quantize import Quantized
 from shoal.ops.weights import Float8Weight
 
 
+@runtime_checkable
 class EngramRows(Protocol):
     """Where Engram rows come from: the mapped shards, a row cache, or memory."""
 
@@ -48,7 +49,7 @@ class Engram:
     ) -> None:
         assert plan.engram_index is not None, plan
         self.weights, self.rows, self.plan, self.arithmetic = weights, rows, plan, arithmetic
-        self.index, self.eps, self.streams = plan.engram_index, config.norm_eps, config.hc_mult
+        self.index, self.eps, self.streams = plan.engram_index, float(config.norm_eps), config.hc_mult
 
     def forward(
         self, streams: BFloat16[Tensor, "tokens streams dim"], step: Step

@@ -28,5 +28,5 @@ class HyperConnection:
     def mix(self, streams: BFloat16[Tensor, "tokens streams dim"]) -> Mix:
         """The sublayer's pre, post and comb; its `pre` collapses the next sublayer's input, not its own."""
         c, w = self.config, self.weights
-        u = mix_coefficients(streams, w.fn, c.norm_eps, self.arithmetic)
-        return split_mix(u, w.scale, w.base, c.hc_mult, c.hc_sinkhorn_iters, c.hc_eps, self.arithmetic)
+        u = mix_coefficients(streams, w.fn, float(c.norm_eps), self.arithmetic)
+        return split_mix(u, w.scale, w.base, c.hc_mult, c.hc_sinkhorn_iters, float(c.hc_eps), self.arithmetic)

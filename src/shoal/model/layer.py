@@ -42,7 +42,7 @@ class Layer:
     ) -> None:
         self.norms, self.attn_hc, self.ffn_hc = norms, attn_hc, ffn_hc
         self.attention, self.moe, self.engram, self.plan = attention, moe, engram, plan
-        self.eps, self.arithmetic = config.norm_eps, arithmetic
+        self.eps, self.arithmetic = float(config.norm_eps), arithmetic
 
     def forward(
         self, streams: BFloat16[Tensor, "tokens streams dim"], pre: Float32[Tensor, "tokens streams"], step: Step

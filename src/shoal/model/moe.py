@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import BFloat16, Float32
@@ -32,6 +32,7 @@ class ExpertWeights:
         return self.w1.nbytes + self.w2.nbytes + self.w3.nbytes
 
 
+@runtime_checkable
 class Experts(Protocol):
     """Where routed experts come from: mapped, cached or streamed. The model never learns which."""
 
@@ -89,7 +90,7 @@ class MoE:
         w, config = self.weights, self.config
         mask = None if self.plan.is_draft else step.batch.image_mask
         routes = route(
-            x, w.gate, w.bias, w.bias_vl, mask, self.active, config.route_scale, self.arithmetic
+            x, w.gate, w.bias, w.bias_vl, mask, self.active, float(config.route_scale), self.arithmetic
         )
         for name in ("expert_ids", "weights", "margin"):
             short = "indices" if name == "expert_ids" else name

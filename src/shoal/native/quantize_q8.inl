@@ -38,7 +38,7 @@ inline uint8_t encode_e4m3(float v) {
     return static_cast<uint8_t>(code | (bits >> 31) << 7);
 }
 
-inline void quantize_group(const uint16_t* x, uint8_t* codes, uint8_t* scale) {
+inline void quantize_group(const uint16_t* __restrict x, uint8_t* __restrict codes, uint8_t* __restrict scale) {
     uint32_t largest = 0;
     for (size_t i = 0; i < kGroup; ++i) {
         const uint32_t magnitude = x[i] & 0x7fffu;

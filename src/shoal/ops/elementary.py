@@ -60,7 +60,8 @@ def log(x: Float64[Tensor, "*shape"]) -> Float64[Tensor, "*shape"]:
     n = (n + above.to(torch.int64)).double()
     s = (m - 1.0) / (m + 1.0)
     series = 2.0 * s * _horner(_LOG_COEFFICIENTS, s * s)
-    return n * LN2_HIGH + (series + n * LN2_LOW)
+    result: Tensor = n * LN2_HIGH + (series + n * LN2_LOW)
+    return result
 
 
 def log1p(x: Float64[Tensor, "*shape"]) -> Float64[Tensor, "*shape"]:

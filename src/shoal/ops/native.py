@@ -4,7 +4,7 @@ import torch
 from jaxtyping import BFloat16
 from torch import Tensor
 
-from shoal import _native
+import shoal._native as kernels
 from shoal.errors import OptionError
 from shoal.ops.quantize import Q8, Quantized
 from shoal.ops.wide import Wide
@@ -12,7 +12,7 @@ from shoal.ops.wide import Wide
 
 def available_isas() -> tuple[str, ...]:
     """Instruction sets this machine runs, best first; the last is `portable`."""
-    return tuple(_native.isas())
+    return tuple(kernels.isas())
 
 
 def quantize_q8_native(x: BFloat16[Tensor, "*rows columns"], isa: str) -> Quantized:
@@ -22,7 +22,7 @@ def quantize_q8_native(x: BFloat16[Tensor, "*rows columns"], isa: str) -> Quanti
     codes = torch.empty(x.shape, dtype=torch.uint8)
     scales = torch.empty((*x.shape[:-1], Q8.scale_bytes(x.shape[-1])), dtype=torch.uint8)
     rows = x.numel() // x.shape[-1] if x.shape[-1] else 0
-    _native.quantize_q8(isa, x.data_ptr(), codes.data_ptr(), scales.data_ptr(), rows, x.shape[-1])
+    kernels.quantize_q8(isa, x.data_ptr(), codes.data_ptr(), scales.data_ptr(), rows, x.shape[-1])
     return Quantized(codes, scales, Q8)
 
 

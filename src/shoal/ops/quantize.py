@@ -100,7 +100,7 @@ def quantize_q4c(x: BFloat16[Tensor, "*rows columns"]) -> Quantized:
 
 
 def _grouped(x: Float32[Tensor, "*rows columns"], group: int) -> Float32[Tensor, "*rows groups group"]:
-    return x.unflatten(-1, (x.shape[-1] // group, group))
+    return torch.unflatten(x, -1, (x.shape[-1] // group, group))
 
 
 def _exponent_up(x: Float32[Tensor, "*shape"]) -> Int64[Tensor, "*shape"]:

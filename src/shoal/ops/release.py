@@ -9,11 +9,12 @@ import torch.nn.functional as F
 from jaxtyping import BFloat16, Float, Float32, Int64
 from torch import Tensor
 
+from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.quantize import Quantized, quantize_q8_torch
 from shoal.ops.weights import BlockScaledWeight, dequantize_weight
 
 
-class Release:
+class Release(Arithmetic):
     """The arithmetic the goldens were recorded with."""
 
     name = "release"

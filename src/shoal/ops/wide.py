@@ -10,6 +10,7 @@ from jaxtyping import BFloat16, Float, Float32, Float64, Int64
 from torch import Tensor
 
 from shoal.ops import elementary
+from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.quantize import Quantized, quantize_q8_torch
 from shoal.ops.rounding import round_to_bfloat16, sqrt_float32
 from shoal.ops.weights import BLOCK, BlockScaledWeight
@@ -31,13 +32,13 @@ def halving_sum(terms: Float64[Tensor, "count *shape"]) -> Float64[Tensor, "*sha
     return terms[0]
 
 
-def dot(x: Float[Tensor, "*rows inputs"], y: Float[Tensor, "*rows inputs"]) -> Float64[Tensor, "*shape"]:
+def dot(x: Float[Tensor, "*#rows inputs"], y: Float[Tensor, "*#rows inputs"]) -> Float64[Tensor, "*#rows"]:
     """Σ x·y over the last axis of broadcast operands, as a halving sum of exact products."""
     # The summed axis first and contiguous: each halving then adds two solid slabs.
     return halving_sum(x.double().movedim(-1, 0).contiguous() * y.double().movedim(-1, 0).contiguous())
 
 
-class Wide:
+class Wide(Arithmetic):
     """The arithmetic Shoal's own results are judged by."""
 
     name = "wide"
@@ -93,7 +94,7 @@ class Wide:
     def index_products(
         self, q: BFloat16[Tensor, "tokens heads dim"], keys: BFloat16[Tensor, "positions dim"]
     ) -> BFloat16[Tensor, "tokens heads positions"]:
-        return self.linear_bfloat16(q.flatten(0, 1), keys).unflatten(0, q.shape[:2])
+        return torch.unflatten(self.linear_bfloat16(q.flatten(0, 1), keys), 0, q.shape[:2])
 
     def total(self, x: Float32[Tensor, "*rows columns"]) -> Float64[Tensor, "*rows"]:
         return halving_sum(x.double().movedim(-1, 0).clone())

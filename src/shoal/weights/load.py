@@ -134,10 +134,10 @@ class _Builder:
 
     def _frequencies(self) -> RopeFrequencies:
         c = self.config
-        yarn = Yarn(c.rope_factor, c.original_seq_len, c.beta_fast, c.beta_slow)
+        yarn = Yarn(float(c.rope_factor), c.original_seq_len, float(c.beta_fast), float(c.beta_slow))
         return RopeFrequencies(
-            rope_frequencies(c.rope_theta, c.rope_head_dim, None),
-            rope_frequencies(c.compress_rope_theta, c.rope_head_dim, yarn),
+            rope_frequencies(float(c.rope_theta), c.rope_head_dim, None),
+            rope_frequencies(float(c.compress_rope_theta), c.rope_head_dim, yarn),
         )
 
     def _layer(self, plan: LayerPlan, frequencies: RopeFrequencies) -> Layer:
@@ -161,9 +161,16 @@ class _Builder:
 
     def _attention(self, plan: LayerPlan, frequencies: RopeFrequencies) -> Attention:
         name, tensor, float8 = f"{plan.prefix}.attn", self.reader.tensor, self.reader.float8
-        matrices = {part: float8(f"{name}.{part}") for part in ("wq_a", "wq_b", "wkv", "wo_a", "wo_b")}
-        norms = {part: tensor(f"{name}.{part}.weight") for part in ("q_norm", "kv_norm")}
-        weights = AttentionWeights(**matrices, **norms, sink=tensor(f"{name}.attn_sink"))
+        weights = AttentionWeights(
+            wq_a=float8(f"{name}.wq_a"),
+            q_norm=tensor(f"{name}.q_norm.weight"),
+            wq_b=float8(f"{name}.wq_b"),
+            wkv=float8(f"{name}.wkv"),
+            kv_norm=tensor(f"{name}.kv_norm.weight"),
+            wo_a=float8(f"{name}.wo_a"),
+            wo_b=float8(f"{name}.wo_b"),
+            sink=tensor(f"{name}.attn_sink"),
+        )
         compressor = self._compressor(plan, frequencies) if plan.owns_kv else None
         indexer = self._indexer(plan) if plan.scores else None
         return Attention(weights, compressor, indexer, plan, self.config, self.arithmetic)

@@ -6,17 +6,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from shoal.checkpoint.shards import Checkpoint
-from shoal.config.layouts import load_config
+from shoal.assemble import LoadOptions, assemble
 from shoal.errors import OptionError, PromptError
 from shoal.model.backbone import Backbone
 from shoal.model.batch import Batch
-from shoal.ops.choose import arithmetic_named
 from shoal.tracing.cache_tensors import cache_tensors
 from shoal.tracing.recording import Recording
-from shoal.weights.load import load_backbone
 
-MINIATURE = Path(__file__).parents[1] / "data" / "mini"
 Progress = Callable[[int, int], None]
 """Takes the layers done so far and the layers to do, over all chunks."""
 
@@ -32,16 +28,13 @@ def trace(
     """Logits, every internal and the cache of one run over `ids`, by the names of `trace_backbone`.
 
     `checkpoint` is a directory, the built-in miniature where None. `arithmetic` is `wide`, `release` or `native`.
-    Raises OptionError for chunks that do not add up, PromptError for ids the model cannot take, and what opening a
-    checkpoint raises.
+    Raises OptionError for chunks that do not add up, PromptError for ids the model cannot take, and what `assemble`
+    raises.
     """
-    directory = Path(checkpoint) if checkpoint is not None else MINIATURE
-    chosen = arithmetic_named(arithmetic)
     check_chunks(chunks, len(ids))
-    config = load_config(directory)
-    with Checkpoint.open(directory) as opened:
-        backbone = load_backbone(config, opened, arithmetic=chosen).backbone
-        return trace_backbone(backbone, ids, chunks=chunks, only=only)
+    options = LoadOptions(None if checkpoint is None else Path(checkpoint), arithmetic=arithmetic)
+    with assemble(options) as model:
+        return trace_backbone(model.backbone, ids, chunks=chunks, only=only)
 
 
 def trace_backbone(

@@ -1,0 +1,189 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shoal.assemble import MINIATURE
+from shoal.cli import ticker
+from shoal.engine.engine import TokenEvent
+from shoal.engine.request import Request, SamplingOptions
+from shoal.errors import FileChangedError
+from shoal.text.chat import render_chat
+from shoal.text.tokenizer import Tokenizer
+
+SHOAL = [sys.executable, "-m", "shoal.cli", "generate"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.load(MINIATURE)
+
+
+@pytest.fixture
+def stats(tmp_path: Path) -> Path:
+    return tmp_path / "stats.json"
+
+
+def read(stats: Path) -> dict[str, object]:
+    content: dict[str, object] = json.loads(stats.read_text(encoding="utf-8"))
+    return content
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """What reached the engine, which answers with tokens 7 and 8 at once."""
+    seen: list[Request] = []
+
+    def stream(self, request: Request) -> Iterator[TokenEvent]:
+        seen.append(request)
+        return iter([TokenEvent(7, None, 2.0), TokenEvent(8, "length", 0.5)])
+
+    monkeypatch.setattr("shoal.engine.engine.Engine.stream", stream)
+    return seen
+
+
+def test_the_answer_is_all_of_stdout_and_the_rest_is_on_stderr(run_shoal, stats: Path) -> None:
+    code, out, err = run_shoal("generate", "--prompt", "Hi", "--max-new-tokens", 2, "--stats", stats)
+    content = read(stats)
+    assert (code, out) == (0, f"{content['text']}\n")
+    lines = [line for line in err.splitlines() if "so far" not in line]
+    assert lines[0].startswith("no CHECKPOINT given: this is the built-in miniature")
+    assert lines[1].startswith("loaded: 337 tensors read, 964 left, 267 ignored, ")
+    assert lines[2].startswith(f"prompt: {len(content['prompt_ids'])} tokens; prefill: ")
+    assert lines[3].startswith("generated: 2 tokens, finish: length; decode: 1 steps in ")
+    assert len(lines) == 4
+
+
+@pytest.mark.usefixtures("requests")
+def test_stats_say_everything_once(run_shoal, stats: Path, tokenizer: Tokenizer) -> None:
+    run_shoal("generate", MINIATURE, "--ids", "0,5", "--stats", stats)
+    content = read(stats)
+    load = content.pop("load")
+    assert content == {
+        "text": tokenizer.decode([7, 8]),
+        "token_ids": [7, 8],
+        "finish_reason": "length",
+        "prompt_ids": [0, 5],
+        "timings": {"prefill_seconds": 2.0, "decode_seconds": 0.5, "decode_steps": 1},
+    }
+    assert (load["read"], load["left"], load["ignored"]) == (337, 964, 267)
+    assert list(stats.parent.iterdir()) == [stats]
+
+
+@pytest.mark.usefixtures("requests")
+def test_quiet_leaves_stderr_empty(run_shoal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ticker, "FIRST_SECONDS", 0.0)
+    code, out, err = run_shoal("generate", "--ids", "0,5", "--quiet")
+    assert (code, err) == (0, "")
+    assert out
+
+
+def test_a_long_prefill_and_a_long_load_say_so(run_shoal, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stream(self, request: Request) -> Iterator[TokenEvent]:
+        time.sleep(0.2)
+        yield TokenEvent(7, "length", 0.2)
+
+    monkeypatch.setattr("shoal.engine.engine.Engine.stream", stream)
+    monkeypatch.setattr(ticker, "FIRST_SECONDS", 0.0)
+    err = run_shoal("generate", "--ids", "0,5").err
+    assert "loading" in err
+    assert "reading the prompt: 2 tokens, 0 s so far\n" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin"),
+    [
+        (["--prompt", "Hé\n"], ""),
+        (["--prompt-file", "FILE"], ""),
+        (["-"], "Hé\n"),
+        ([str(MINIATURE), "-"], "Hé\n"),
+    ],
+)
+def test_text_of_every_source_gets_one_begin_of_sentence(
+    run_shoal, requests, tmp_path: Path, tokenizer: Tokenizer, arguments: list[str], stdin: str
+) -> None:
+    (tmp_path / "prompt").write_text("Hé\n", encoding="utf-8")
+    arguments = [str(tmp_path / "prompt") if argument == "FILE" else argument for argument in arguments]
+    run_shoal("generate", *arguments, stdin=stdin.encode())
+    assert requests[0].prompt_ids == (0, *tokenizer.encode("Hé\n"))
+
+
+def test_ids_are_used_as_they_are(run_shoal, requests) -> None:
+    run_shoal("generate", "--ids", "5, 6")
+    assert requests[0].prompt_ids == (5, 6)
+
+
+def test_chat_is_one_user_message_without_thinking(run_shoal, requests, tokenizer: Tokenizer) -> None:
+    run_shoal("generate", "--chat", "--prompt", "Hi")
+    assert list(requests[0].prompt_ids) == render_chat(tokenizer, [{"role": "user", "content": "Hi"}])
+    assert requests[0].prompt_ids.count(0) == 1
+
+
+def test_options_reach_the_model(run_shoal, monkeypatch) -> None:
+    calls = []
+
+    def load(path, **options):
+        calls.append((path, options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shoal.api.load", load)
+    code, _, _ = run_shoal(
+        *("generate", MINIATURE, "--prompt", "a", "--expert-cache", 3, "--resident-engram", "--threads", 2)
+    )
+    assert code == 130
+    ((path, options),) = calls
+    assert path == MINIATURE
+    assert (options["expert_cache"], options["resident_engram"], options["threads"]) == (3, True, 2)
+
+
+def test_sampling_options_reach_the_engine(run_shoal, requests) -> None:
+    run_shoal(*("generate", "--ids", "0,5", "--temperature", 8, "--top-p", 0.5, "--seed", 3, "--max-new-tokens", 9))
+    run_shoal("generate", "--ids", "0,5")
+    assert [request.options for request in requests] == [SamplingOptions(9, 8.0, 0.5, 3), SamplingOptions()]
+
+
+def test_an_error_in_the_middle_keeps_what_was_printed(run_shoal, monkeypatch) -> None:
+    def stream(self, request: Request) -> Iterator[TokenEvent]:
+        yield TokenEvent(7, None, 0.1)
+        raise FileChangedError("`a` vanished")
+
+    monkeypatch.setattr("shoal.engine.engine.Engine.stream", stream)
+    code, out, err = run_shoal("generate", "--ids", "0,5")
+    assert (code, out) == (1, f"{Tokenizer.load(MINIATURE).decode([7])}\n")
+    assert err.endswith("error: `a` vanished\n")
+
+
+def test_control_c_keeps_what_was_printed_and_exits_with_130(stats: Path) -> None:
+    with subprocess.Popen(
+        [*SHOAL, "--ids", "0,5", "--max-new-tokens", "1000", "--stats", str(stats)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    ) as process:
+        first = process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        rest, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    content = read(stats)
+    assert content["finish_reason"] == "interrupted"
+    assert (first + rest).decode() == f"{content['text']}\n"
+    assert b"finish: interrupted" in err
+    assert b"Traceback" not in err
+
+
+def test_a_reader_that_has_enough_ends_it_quietly() -> None:
+    with subprocess.Popen(
+        [*SHOAL, "--ids", "0,5", "--max-new-tokens", "1000", "--quiet"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout.read(1)
+        process.stdout.close()
+        err = process.stderr.read()
+        process.wait(timeout=60)
+    assert (process.returncode, err) == (1, b"")

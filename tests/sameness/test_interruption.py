@@ -1,0 +1,36 @@
+"""A forward that is interrupted leaves its sequences as they were."""
+
+from typing import Any
+
+import pytest
+import torch
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("layer", [0, 2, 6, 9])
+def test_an_interrupted_forward_leaves_no_trace(driver: Any, layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    caches = [driver.copy_of(driver.whole(length).cache) for length in (31, 33)]
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.backbone.layers[layer].moe, "forward", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            driver.advance([[7] * 3, [7] * 35], caches)
+    for cache, length in zip(caches, (31, 33), strict=True):
+        saved, before = cache.state(), driver.copy_of(driver.whole(length).cache).state()
+        assert all(torch.equal(saved[name], before[name]) for name in saved)
+    runs = driver.lockstep([[driver.ids[31:37]], [driver.ids[33:37]]], caches)
+    assert [run.differences(driver.whole(37), first) for run, first in zip(runs, (31, 33), strict=True)] == [[], []]
+
+
+def test_the_pass_before_an_interrupted_one_is_final(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = driver.copy_of(driver.whole(31).cache)
+    driver.advance([driver.ids[31:33]], [cache])
+    assert cache.can_truncate(32)
+    monkeypatch.setattr(driver.backbone.layers[2].moe, "forward", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        driver.advance([[7] * 3], [cache])
+    # Rings that the interrupted pass reached can no longer undo the one before.
+    assert not cache.can_truncate(32) and cache.can_truncate(33)
+    cache.truncate(33)

@@ -1,0 +1,134 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from shoal.assemble import MINIATURE, Assembled, LoadOptions, assemble
+from shoal.checkpoint.shards import Checkpoint
+from shoal.engine.request import Request, SamplingOptions
+from shoal.errors import ConfigError, OptionError, TensorError, TokenizerError
+from shoal.weights.experts import CachedExperts
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Assembled]:
+    with assemble(LoadOptions()) as assembled:
+        yield assembled
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The miniature in links, to spoil."""
+    for file in MINIATURE.glob("*.*"):
+        (tmp_path / file.name).symlink_to(file)
+    return tmp_path
+
+
+def rewrite(file: Path, old: str, new: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert old in text
+    file.unlink()
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def tokens(assembled: Assembled) -> list[int | None]:
+    request = Request((0, 5), SamplingOptions(max_new_tokens=2))
+    return [event.token_id for event in assembled.engine.stream(request)]
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_without_a_checkpoint_it_is_the_miniature(plain: Assembled) -> None:
+    assert plain.checkpoint.directory == MINIATURE
+    assert (plain.config.n_layers, plain.tokenizer.vocab_size) == (10, 1024)
+    assert plain.engine.eos_id == 1
+
+
+def test_an_expert_cache_and_resident_tables_change_no_token_and_are_reported(plain: Assembled) -> None:
+    with assemble(LoadOptions(expert_cache=5, resident_engram=True)) as other:
+        assert tokens(other) == tokens(plain)
+        experts = other.backbone.layers[0].moe.experts
+        assert isinstance(experts, CachedExperts) and experts.misses > 0
+        tables = plain.report.left_nbytes["Engram"]
+        assert "Engram" not in other.report.left_nbytes
+        assert other.report.nbytes["Engram"] == plain.report.nbytes["Engram"] + tables
+        # Weight and scale of two tables.
+        assert (other.report.read, other.report.left) == (plain.report.read + 4, plain.report.left - 4)
+
+
+def test_the_tokenizer_says_the_end_of_sequence_where_the_config_does_not(copy: Path) -> None:
+    rewrite(copy / "config.json", '"eos_token_id": 1,', "")
+    with assemble(LoadOptions(copy)) as assembled:
+        assert assembled.config.eos_token_id is None
+        assert assembled.engine.eos_id == 1
+
+
+def test_threads_are_torchs() -> None:
+    before = torch.get_num_threads()
+    try:
+        assemble(LoadOptions(threads=2)).checkpoint.close()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_progress_ends_at_the_total() -> None:
+    calls: list[tuple[int, int]] = []
+    with assemble(LoadOptions(progress=lambda done, total: calls.append((done, total)))) as assembled:
+        total = sum(assembled.report.nbytes.values())
+    assert calls[-1] == (total, total)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+
+def test_the_token_map_is_kept_where_one_says(tmp_path: Path) -> None:
+    with assemble(LoadOptions(cache_directory=tmp_path / "cache")):
+        assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+@pytest.mark.parametrize("options", [{"expert_cache": 0}, {"threads": 0}, {"threads": -2}])
+def test_an_option_out_of_range_is_refused(options: dict[str, int]) -> None:
+    name, value = next(iter(options.items()))
+    with pytest.raises(OptionError, match=f"`{name}` is {value}, expected 1 or more"):
+        LoadOptions(**options)
+
+
+def test_an_unknown_arithmetic_is_refused() -> None:
+    with pytest.raises(OptionError, match="`exact` is not one of native, wide, release"):
+        assemble(LoadOptions(arithmetic="exact"))
+
+
+def test_a_config_that_contradicts_itself_is_refused_and_says_how(copy: Path) -> None:
+    rewrite(copy / "config.json", '"num_attention_heads": 8', '"num_attention_heads": 6')
+    with pytest.raises(ConfigError, match=r"contradicts itself: `n_heads` is 6") as caught:
+        assemble(LoadOptions(copy))
+    assert caught.value.hint and "shoal config" in caught.value.hint
+
+
+def test_the_tokenizer_must_have_the_configs_vocabulary(copy: Path) -> None:
+    (copy / "tokenizer.json").unlink()
+    with pytest.raises(TokenizerError, match="there is no tokenizer"):
+        assemble(LoadOptions(copy))
+
+
+@pytest.mark.parametrize("resident", [False, True])
+def test_what_fails_to_load_leaves_no_file_open(copy: Path, resident: bool) -> None:
+    with Checkpoint.open(MINIATURE) as checkpoint:
+        entry = checkpoint.entry("layers.0.attn.wq_a.scale")
+    content = bytearray(entry.path.read_bytes())
+    content[entry.start] = 255
+    (copy / entry.path.name).unlink()
+    (copy / entry.path.name).write_bytes(content)
+    before = open_files()
+    with pytest.raises(TensorError, match="is NaN"):
+        assemble(LoadOptions(copy, resident_engram=resident))
+    assert open_files() == before
+
+
+def test_a_tensor_too_few_is_found_before_the_tables_are_read(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rewrite(copy / "model.safetensors.index.json", '"norm.weight": "model-00013-of-00018.safetensors",', "")
+    monkeypatch.setattr("shoal.assemble.ResidentEngramRows", lambda *_: pytest.fail("the tables were read"))
+    with pytest.raises(TensorError, match=r"`norm.weight` missing"):
+        assemble(LoadOptions(copy, resident_engram=True))

@@ -1,0 +1,61 @@
+"""What the tree promises about itself: sizes, imports, words."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PYTHON = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "benchmarks").rglob("*.py"))]
+MOST_FILE_LINES, MOST_FUNCTION_LINES = 500, 60
+MOST_FILE_BYTES, MOST_DATA_BYTES = 7 << 20, 40 << 20
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=relative)
+def test_files_and_functions_stay_small(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= MOST_FILE_LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
+            assert node.end_lineno - node.lineno < MOST_FUNCTION_LINES, node.name
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_nothing_catches_everything_or_defers_annotations(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ExceptHandler):
+            assert node.type is not None
+            assert not (isinstance(node.type, ast.Name) and node.type.id == "Exception"), node.lineno
+        if isinstance(node, ast.ImportFrom):
+            assert node.module != "__future__", node.lineno
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_only_ops_native_imports_the_native_module(path: Path) -> None:
+    names = {
+        name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in [getattr(node, "module", None) or "", *[alias.name for alias in node.names]]
+    }
+    assert ("shoal._native" in names) == (relative(path) == "src/shoal/ops/native.py")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_only_cli_prints_or_reads_the_environment(path: Path) -> None:
+    if "cli" in path.parts:
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        assert not (isinstance(node, ast.Name) and node.id == "print"), node.lineno
+        assert not (isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")), node.lineno
+
+
+def test_the_data_of_tests_and_package_stays_small() -> None:
+    files = [path for folder in ("tests/data", "src/shoal/data") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    assert all(path.stat().st_size <= MOST_FILE_BYTES for path in files)
+    assert sum(path.stat().st_size for path in files) <= MOST_DATA_BYTES
