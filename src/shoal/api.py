@@ -64,6 +64,7 @@ def load(
     path: str | os.PathLike[str] | None = None,
     *,
     arithmetic: str = "native",
+    isa: str | None = None,
     expert_cache: int | None = None,
     resident_engram: bool = False,
     threads: int | None = None,
@@ -72,7 +73,7 @@ def load(
 ) -> Shoal:
     """The model of a checkpoint directory, or the built-in miniature; the options are those of `LoadOptions`."""
     checkpoint, cache = (None if part is None else Path(part) for part in (path, cache_directory))
-    options = LoadOptions(checkpoint, arithmetic, expert_cache, resident_engram, threads, cache, progress)
+    options = LoadOptions(checkpoint, arithmetic, isa, expert_cache, resident_engram, threads, cache, progress)
     return Shoal(assemble(options))
 
 

@@ -38,12 +38,13 @@ MINIATURE = Path(__file__).parent / "data" / "mini"
 class LoadOptions:
     """What to load and where it shall live. Raises `OptionError` for a value out of range.
 
-    `checkpoint` None is the built-in miniature; `expert_cache` counts experts copied into memory, None leaves all to
+    `checkpoint` None is the built-in miniature; `isa` None takes the best native kernels; `expert_cache` counts experts copied into memory, None leaves all to
     the page cache; `threads` None keeps torch's number; `cache_directory` keeps the Engram token map between runs.
     """
 
     checkpoint: Path | None = None
     arithmetic: str = "native"
+    isa: str | None = None
     expert_cache: int | None = None
     resident_engram: bool = False
     threads: int | None = None
@@ -85,7 +86,7 @@ def assemble(options: LoadOptions) -> Assembled:
     directory = options.checkpoint or MINIATURE
     config = _config(directory)
     tokenizer = Tokenizer.load(directory, config.vocab_size)
-    arithmetic = arithmetic_named(options.arithmetic)
+    arithmetic = arithmetic_named(options.arithmetic, options.isa)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     with ExitStack() as on_failure:

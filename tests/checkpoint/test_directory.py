@@ -9,17 +9,17 @@ ONE_BYTE = ("U8", [1], b"x")
 
 
 def test_a_directory_that_is_none_is_named(tmp_path):
-    with pytest.raises(CheckpointError, match="`.*absent` does not exist, expected a checkpoint directory"):
+    with pytest.raises(CheckpointError, match=r"`.*absent` does not exist, expected a checkpoint directory"):
         find_index(tmp_path / "absent")
     (tmp_path / "file").touch()
-    with pytest.raises(CheckpointError, match="`.*file` is not a directory"):
+    with pytest.raises(CheckpointError, match=r"`.*file` is not a directory"):
         find_index(tmp_path / "file")
 
 
 def test_an_index_link_that_points_nowhere_is_not_taken_for_no_index(tmp_path):
     assert find_index(tmp_path) is None
     (tmp_path / "model.safetensors.index.json").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(ShardIndexError, match="cannot be read"):
+    with pytest.raises(ShardIndexError, match=r"cannot be read"):
         find_index(tmp_path)
 
 
@@ -43,7 +43,7 @@ def test_absent_shards_are_counted_and_the_first_named(tmp_path, write_tensors):
 
 def test_a_shard_link_that_points_nowhere_is_absent(tmp_path):
     (tmp_path / "a.safetensors").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(CheckpointError, match="lacks 1 of 1 shards: `a.safetensors`"):
+    with pytest.raises(CheckpointError, match=r"lacks 1 of 1 shards: `a.safetensors`"):
         shard_names(tmp_path, None)
 
 
@@ -51,18 +51,15 @@ def test_only_the_shards_an_index_names_are_opened(tmp_path, write_tensors):
     for name in ("a", "b"):
         write_tensors({"w": ONE_BYTE}, name=f"{name}.safetensors")
     assert shard_names(tmp_path, None) == ("a.safetensors", "b.safetensors")
-    assert shard_names(tmp_path, parse_index(b'{"weight_map": {"w": "b.safetensors"}}', tmp_path)) == (
-        "b.safetensors",
-    )
+    assert shard_names(tmp_path, parse_index(b'{"weight_map": {"w": "b.safetensors"}}', tmp_path)) == ("b.safetensors",)
 
 
 def test_a_tensor_missing_from_its_shard_is_named(tmp_path, write_tensors):
     headers = {
-        f"{name}.safetensors": read_header(write_tensors({name: ONE_BYTE}, name=f"{name}.safetensors"))
-        for name in "ab"
+        f"{name}.safetensors": read_header(write_tensors({name: ONE_BYTE}, name=f"{name}.safetensors")) for name in "ab"
     }
     index = parse_index(b'{"weight_map": {"a": "a.safetensors", "b": "a.safetensors"}}', tmp_path / "index")
-    with pytest.raises(ShardIndexError, match="`b` is not in `a.safetensors`, to which `.*index` assigns it"):
+    with pytest.raises(ShardIndexError, match=r"`b` is not in `a.safetensors`, to which `.*index` assigns it"):
         locate_tensors(index, headers)
 
 
@@ -74,9 +71,7 @@ def test_an_index_decides_between_two_shards_and_leaves_out_what_it_does_not_nam
     index = parse_index(b'{"weight_map": {"w": "b.safetensors"}}', tmp_path)
     entries = locate_tensors(index, headers)
     assert [(name, entry.path.name) for name, entry in entries.items()] == [("w", "b.safetensors")]
-    with pytest.raises(
-        TensorError, match="`w` is in `.*a.safetensors` and in `.*b.safetensors`, expected once"
-    ):
+    with pytest.raises(TensorError, match=r"`w` is in `.*a.safetensors` and in `.*b.safetensors`, expected once"):
         locate_tensors(None, headers)
 
 
@@ -101,5 +96,5 @@ def test_a_scale_without_its_weight_is_named(tmp_path):
 
 
 def test_a_scale_of_another_dtype_is_named(tmp_path):
-    with pytest.raises(TensorError, match="`a.scale` is F32 in .* expected F8_E8M0"):
+    with pytest.raises(TensorError, match=r"`a.scale` is F32 in .* expected F8_E8M0"):
         check_scales(entries(tmp_path, **{"a.weight": "I8", "a.scale": "F32"}))

@@ -26,9 +26,7 @@ def parse(header, payload_nbytes=4, where=WHERE):
 
 
 def test_offsets_are_absolute_in_the_file(write_shard):
-    path = write_shard(
-        {"w": tensor(), "v": tensor("F32", (2,), (4, 12)), "__metadata__": {"format": "pt"}}, b"\0" * 12
-    )
+    path = write_shard({"w": tensor(), "v": tensor("F32", (2,), (4, 12)), "__metadata__": {"format": "pt"}}, b"\0" * 12)
     header = read_header(path)
     start = header.payload_start
     assert header.tensors == {
@@ -102,7 +100,7 @@ def test_a_lie_about_a_tensor_is_named(entry, found):
 
 def test_offsets_beyond_the_file_say_how_many_bytes_are_missing(write_shard):
     path = write_shard({"w": tensor(), "last": tensor(shape=[3000], offsets=[4, 3004])}, b"\0" * 1000)
-    with pytest.raises(HeaderError, match="truncated, 2,004 bytes are missing: .*`last` ends"):
+    with pytest.raises(HeaderError, match=r"truncated, 2,004 bytes are missing: .*`last` ends"):
         read_header(path)
 
 
@@ -110,14 +108,14 @@ def test_overlapping_tensors_are_both_named():
     header = {"b": tensor(offsets=[3, 7]), "a": tensor()}
     with pytest.raises(HeaderError, match=r"`b` starts at byte .*, inside `a` .* expected byte .* or later"):
         parse(header, 8)
-    with pytest.raises(HeaderError, match="inside"):
+    with pytest.raises(HeaderError, match=r"inside"):
         parse({"a": tensor(), "same": tensor()})
     assert len(parse({"a": tensor(), "next": tensor(offsets=[4, 8])}, 8).tensors) == 2
 
 
 @pytest.mark.parametrize("metadata", [[], "text", {"a": 1}, {"a": None}, {"a": {"b": "c"}}])
 def test_metadata_must_be_strings(metadata):
-    with pytest.raises(HeaderError, match="`__metadata__` is .* expected an object of strings"):
+    with pytest.raises(HeaderError, match=r"`__metadata__` is .* expected an object of strings"):
         parse({"__metadata__": metadata})
 
 
@@ -125,9 +123,7 @@ def test_metadata_must_be_strings(metadata):
 def test_a_file_too_short_for_a_length_is_named(tmp_path, nbytes):
     path = tmp_path / "short.safetensors"
     path.write_bytes(b"\1" * nbytes)
-    with pytest.raises(
-        HeaderError, match=rf"`.*short.safetensors` is {nbytes} bytes long, expected .* at least 8"
-    ):
+    with pytest.raises(HeaderError, match=rf"`.*short.safetensors` is {nbytes} bytes long, expected .* at least 8"):
         read_header(path)
 
 
@@ -147,12 +143,12 @@ def test_a_false_header_length_is_named(write_shard, header_nbytes, found):
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path):
-    with pytest.raises(HeaderError, match="`.*absent.safetensors` cannot be opened: No such file"):
+    with pytest.raises(HeaderError, match=r"`.*absent.safetensors` cannot be opened: No such file"):
         read_header(tmp_path / "absent.safetensors")
-    with pytest.raises(HeaderError, match="is not a regular file"):
+    with pytest.raises(HeaderError, match=r"is not a regular file"):
         read_header(tmp_path)
     os.mkfifo(tmp_path / "pipe.safetensors")
-    with pytest.raises(HeaderError, match="is not a regular file"):
+    with pytest.raises(HeaderError, match=r"is not a regular file"):
         read_header(tmp_path / "pipe.safetensors")
 
 
@@ -194,9 +190,7 @@ def test_a_mutated_header_is_read_or_refused(data):
     blob = bytearray(VALID)
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(blob)))
-        blob[at : at + data.draw(st.integers(0, 8))] = data.draw(
-            st.sampled_from(FRAGMENTS) | st.binary(max_size=4)
-        )
+        blob[at : at + data.draw(st.integers(0, 8))] = data.draw(st.sampled_from(FRAGMENTS) | st.binary(max_size=4))
     file_nbytes = 8 + len(blob) + data.draw(st.integers(0, 30))
     try:
         header = parse_header(bytes(blob), file_nbytes, WHERE)
@@ -224,7 +218,5 @@ def test_headers_and_indexes_need_no_package():
         "import shoal.checkpoint.header, shoal.checkpoint.index, shoal.checkpoint.directory;"
         "print(sorted({'torch', 'numpy', 'safetensors'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

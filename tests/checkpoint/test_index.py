@@ -40,7 +40,7 @@ def test_metadata_may_be_absent(write_index):
     ],
 )
 def test_a_file_name_that_is_not_plain_is_refused(write_index, file_name):
-    with pytest.raises(ShardIndexError, match="`v` is assigned to .* expected the plain name of a"):
+    with pytest.raises(ShardIndexError, match=r"`v` is assigned to .* expected the plain name of a"):
         read_index(write_index({"weight_map": {"w": "a.safetensors", "v": file_name}}))
 
 
@@ -48,7 +48,7 @@ def test_a_file_name_that_is_not_plain_is_refused(write_index, file_name):
     "index", [{}, {"weight_map": {}}, {"weight_map": []}, {"weight_map": None}, {"weight_map": "w"}]
 )
 def test_an_index_without_tensors_is_refused(write_index, index):
-    with pytest.raises(ShardIndexError, match="`weight_map` of .* expected an object"):
+    with pytest.raises(ShardIndexError, match=r"`weight_map` of .* expected an object"):
         read_index(write_index(index))
 
 
@@ -58,15 +58,15 @@ def test_metadata_that_is_no_object_is_refused(write_index):
 
 
 def test_a_tensor_assigned_twice_is_refused(write_index):
-    with pytest.raises(ShardIndexError, match="has the key `w` twice"):
+    with pytest.raises(ShardIndexError, match=r"has the key `w` twice"):
         read_index(write_index(b'{"weight_map": {"w": "a.safetensors", "w": "b.safetensors"}}'))
 
 
 def test_an_index_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(ShardIndexError, match="`.*index.json` cannot be read: No such file"):
+    with pytest.raises(ShardIndexError, match=r"`.*index.json` cannot be read: No such file"):
         read_index(tmp_path / "index.json")
     os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(ShardIndexError, match="not a regular file"):
+    with pytest.raises(ShardIndexError, match=r"not a regular file"):
         read_index(tmp_path / "pipe.json")
 
 
@@ -74,15 +74,13 @@ def test_a_huge_index_is_refused_unread(tmp_path):
     path = tmp_path / "index.json"
     path.touch()
     os.truncate(path, 1 << 40)
-    with pytest.raises(ShardIndexError, match="claims 1,099,511,627,776 bytes"):
+    with pytest.raises(ShardIndexError, match=r"claims 1,099,511,627,776 bytes"):
         read_index(path)
 
 
 @given(st.data())
 def test_a_mutated_index_is_read_or_refused(miniature, data):
-    blob = bytearray(
-        b'{"metadata": {"total_size": 1}, "weight_map": {"w": "a.safetensors", "v": "b.safetensors"}}'
-    )
+    blob = bytearray(b'{"metadata": {"total_size": 1}, "weight_map": {"w": "a.safetensors", "v": "b.safetensors"}}')
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(blob)))
         blob[at : at + data.draw(st.integers(0, 8))] = data.draw(

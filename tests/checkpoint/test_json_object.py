@@ -35,7 +35,7 @@ WHERE = Path("some.json")
 )
 def test_a_lie_is_the_callers_error(blob, found):
     for error in (HeaderError, ShardIndexError):
-        with pytest.raises(error, match="`some.json` .*" + re.escape(found)):
+        with pytest.raises(error, match=r"`some.json` .*" + re.escape(found)):
             parse_json_object(blob, WHERE, error)
 
 
@@ -43,7 +43,7 @@ def test_the_deepest_allowed_nesting_is_read():
     depth = MAX_JSON_DEPTH - 1
     value = parse_json_object(b'{"a":' + b"[" * depth + b"]" * depth + b"}", WHERE, HeaderError)
     assert json.dumps(value).count("[") == depth
-    with pytest.raises(HeaderError, match="deeper"):
+    with pytest.raises(HeaderError, match=r"deeper"):
         parse_json_object(b'{"a":' + b"[" * (depth + 1) + b"]" * (depth + 1) + b"}", WHERE, HeaderError)
 
 

@@ -1,3 +1,4 @@
+import io
 import json
 import signal
 import subprocess
@@ -187,3 +188,12 @@ def test_a_reader_that_has_enough_ends_it_quietly() -> None:
         err = process.stderr.read()
         process.wait(timeout=60)
     assert (process.returncode, err) == (1, b"")
+
+
+def test_a_terminal_that_lacks_a_character_shows_another(run_shoal, tokenizer: Tokenizer, monkeypatch) -> None:
+    events = [TokenEvent(token_id, None, 0.1) for token_id in tokenizer.encode("aé")]
+    monkeypatch.setattr("shoal.engine.engine.Engine.stream", lambda self, request: iter(events))
+    terminal = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(terminal, encoding="ascii"))
+    assert run_shoal("generate", "--ids", "0,5").code == 0
+    assert terminal.getvalue() == b"a?\n"

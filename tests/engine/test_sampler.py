@@ -72,16 +72,24 @@ def test_a_tiny_temperature_is_greedy() -> None:
     assert set(drawn([0.0, 2.0, 1.0], 100, temperature=5e-324)) == {1}
 
 
+def test_a_draw_takes_its_share_of_the_kept_mass_only() -> None:
+    weights = np.array([2.0, 1.0, 1.0])
+    # 0.625 of the kept 3 lies in the first rank, of the whole 4 it would not.
+    assert draw(weights, 0.75, 0.625) == 0
+    # A rank begins where the one before it ends.
+    assert draw(np.array([1.0, 1.0]), 1.0, 0.5) == 1
+
+
 @given(
-    st.lists(st.integers(0, 1000), min_size=1, max_size=30),
-    st.integers(1, 64),
-    st.integers(0, 2**20 - 1),
+    st.lists(st.integers(0, 6), min_size=1, max_size=12),
+    st.integers(1, 8),
+    st.integers(0, 31),
 )
-def test_a_draw_falls_into_the_fewest_ranks_that_reach_the_mass(masses: list[int], p64: int, f20: int) -> None:
+def test_a_draw_falls_into_the_fewest_ranks_that_reach_the_mass(masses: list[int], eighths: int, f32nds: int) -> None:
     masses = sorted(masses, reverse=True)
     masses[0] += 1
     # Every number here is exact in float64, so that exact fractions are the judge.
-    p, fraction = Fraction(p64, 64), Fraction(f20, 2**20)
+    p, fraction = Fraction(eighths, 8), Fraction(f32nds, 32)
     kept = next(k for k in range(1, len(masses) + 1) if sum(masses[:k]) >= p * sum(masses))
     target = fraction * sum(masses[:kept])
     wanted = next(k for k in range(kept) if sum(masses[: k + 1]) > target)

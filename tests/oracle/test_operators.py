@@ -167,7 +167,8 @@ def test_wide_sinkhorn_is_exact_but_for_one_exponential(ops: Golden) -> None:
 
 
 def test_that_exponential_is_correctly_rounded_here(ops: Golden) -> None:
-    logits = (ops["sinkhorn.mixes"][0][:, 8:] * ops["sinkhorn.scale"][2] + ops["sinkhorn.base"][8:]).unflatten(1, (4, 4))
+    mixes, scale, base = (ops[f"sinkhorn.{part}"] for part in ("mixes", "scale", "base"))
+    logits = (mixes[0][:, 8:] * scale[2] + base[8:]).unflatten(1, (4, 4))
     x = (logits - logits.amax(-1, keepdim=True))[ROUNDED_UP]
     y = Wide().exp(x[None])[0]
     ulp = float(torch.nextafter(y, torch.tensor(torch.inf)) - y)
@@ -176,7 +177,9 @@ def test_that_exponential_is_correctly_rounded_here(ops: Golden) -> None:
 
 def _rotation(size: str, table: str, positions: Tensor, arithmetic: Arithmetic) -> tuple[Tensor, Rotation]:
     dims, yarn = YARNS[size]
-    frequencies = rope_frequencies(160000.0, dims, yarn) if table == "compressed" else rope_frequencies(10000.0, dims, None)
+    frequencies = (
+        rope_frequencies(160000.0, dims, yarn) if table == "compressed" else rope_frequencies(10000.0, dims, None)
+    )
     return frequencies, rotation_at(positions.long(), frequencies, arithmetic)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-# (first id, first chunk, second chunk): sequences of other text, at other positions, bringing other numbers of tokens.
+# (first id, first chunk, second chunk): other texts, at other positions, bringing other numbers of tokens.
 MEMBER = st.tuples(st.sampled_from([0, 100, 250]), st.sampled_from([1, 2, 9, 33]), st.sampled_from([1, 2, 5]))
 
 

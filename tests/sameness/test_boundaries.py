@@ -1,4 +1,4 @@
-"""Around the window, twice the window, the top-k limit and the candidate limit: chunked = whole, picks = brute force.
+"""Around window, twice window, top-k limit and candidate limit: chunked = whole, picks = brute force.
 
 One prompt passes every limit: its rows are the last rows of the shorter prompts (`test_chunks`).
 """

@@ -1,4 +1,4 @@
-"""A prompt cut anywhere gives the bits of the prompt in one forward: every row's logits and all that is remembered."""
+"""A prompt cut anywhere gives the bits of one forward: every row's logits and all that is remembered."""
 
 from typing import Any
 

@@ -11,7 +11,9 @@ def interrupt(*_: object) -> None:
 
 
 @pytest.mark.parametrize("layer", [0, 2, 6, 9])
-def test_an_interrupted_forward_leaves_no_trace(driver: Any, layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_forward_leaves_no_trace(
+    driver: Any, layer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caches = [driver.copy_of(driver.whole(length).cache) for length in (31, 33)]
     with monkeypatch.context() as patch:
         patch.setattr(driver.backbone.layers[layer].moe, "forward", interrupt)
@@ -21,7 +23,10 @@ def test_an_interrupted_forward_leaves_no_trace(driver: Any, layer: int, monkeyp
         saved, before = cache.state(), driver.copy_of(driver.whole(length).cache).state()
         assert all(torch.equal(saved[name], before[name]) for name in saved)
     runs = driver.lockstep([[driver.ids[31:37]], [driver.ids[33:37]]], caches)
-    assert [run.differences(driver.whole(37), first) for run, first in zip(runs, (31, 33), strict=True)] == [[], []]
+    assert [run.differences(driver.whole(37), first) for run, first in zip(runs, (31, 33), strict=True)] == [
+        [],
+        [],
+    ]
 
 
 def test_the_pass_before_an_interrupted_one_is_final(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:

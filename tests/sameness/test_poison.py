@@ -10,7 +10,7 @@ from torch import Tensor
 from shoal.model.cache import SequenceCache
 from shoal.ops.quantize import Quantized
 
-# One token at a time while the ring is empty, short chunks, one that wraps it, and a longer prompt than the window.
+# Single tokens into an empty ring, short chunks, one that wraps it, and a prompt longer than the window.
 CUTS = ([1, 1, 2, 29, 1, 3], [33, 1, 3], [29, 8], [37])
 
 
@@ -20,7 +20,7 @@ def fill(rows: Quantized) -> None:
 
 
 def poison(cache: SequenceCache) -> None:
-    """0xFF, or NaN, wherever nothing valid is: unwritten slots, spare room, and what only undoing would read."""
+    """0xFF, or NaN, where nothing valid is: unwritten slots, spare room, what only undoing reads."""
     for ring in cache.rings.values():
         ring.rows.codes[ring.length :] = 0xFF
         ring.rows.scales[ring.length :] = 0xFF

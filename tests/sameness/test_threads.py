@@ -17,7 +17,7 @@ def two_threads() -> Iterator[None]:
 
 def test_two_threads_give_the_bits_of_one(driver: Any, request: pytest.FixtureRequest) -> None:
     # Whole is run, and remembered, before the threads are there.
-    wanted = [driver.whole(length) for length in (1, 66)]
+    wanted = [driver.whole(length) for length in (1, 33)]
     request.getfixturevalue("two_threads")
-    runs = driver.lockstep([driver.prompt([1]), driver.prompt([64, 2])])
+    runs = driver.lockstep([driver.prompt([1]), driver.prompt([31, 2])])
     assert [run.differences(one) for run, one in zip(runs, wanted, strict=True)] == [[], []]

@@ -28,7 +28,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         for name, value in TENSORS.items():
             assert file[name].dtype == value.dtype and torch.equal(file[name], value)
     assert set(load_file(path)) == set(TENSORS)
-    assert os.listdir(tmp_path) == ["t.safetensors"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_an_existing_trace_stays_when_writing_fails(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_an_existing_trace_stays_when_writing_fails(tmp_path: Path) -> None:
     with pytest.raises((RuntimeError, OptionError)):
         write_trace(path, {"a": shared, "b": shared}, {})
     assert path.read_bytes() == before
-    assert os.listdir(tmp_path) == ["t.safetensors"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def shard_names(root: Path, index: ShardIndex | None) -> tuple[str, ...]:
 
 def _listed_shards(root: Path) -> tuple[str, ...]:
     try:
-        names = tuple(sorted(name for name in os.listdir(root) if name.endswith(SHARD_SUFFIX)))
+        names = tuple(sorted(path.name for path in root.iterdir() if path.name.endswith(SHARD_SUFFIX)))
     except OSError as problem:
         raise CheckpointError(f"{quoted(root)} cannot be listed: {problem.strerror}") from problem
     if not names:

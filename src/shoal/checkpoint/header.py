@@ -72,9 +72,9 @@ def open_shard(path: Path) -> BinaryIO:
     """The shard at `path`, open for reading. Raises HeaderError."""
     try:
         # Looked at first: opening a named pipe waits for ever.
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        if not stat.S_ISREG(path.stat().st_mode):
             raise HeaderError(f"{quoted(path)} is not a regular file, expected a safetensors shard")
-        return open(path, "rb")
+        return path.open("rb")
     except OSError as problem:
         raise HeaderError(f"{quoted(path)} cannot be opened: {problem.strerror}") from problem
 

@@ -1,9 +1,12 @@
 """Every tensor a configuration implies: name, stored dtype, shape, class (spec §2.1). Standard library only."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
-from shoal.config.layer_plan import LayerPlan, plan_layers
+from shoal.checkpoint.header import DTYPE_BITS
+from shoal.config.layer_plan import plan_layers
 from shoal.config.schema import ModelConfig
 
 TILE = 32
@@ -20,16 +23,45 @@ class TensorSpec:
     shape: tuple[int, ...]
     kind: str
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes as stored."""
+        return math.prod(self.shape) * DTYPE_BITS[self.dtype] // 8
+
+
+class LayerRole(Protocol):
+    """What decides a layer's tensors: a `LayerPlan`, or what an audit reads from lists that disagree."""
+
+    @property
+    def layer_id(self) -> int: ...
+    @property
+    def prefix(self) -> str: ...
+    @property
+    def compress_ratio(self) -> int: ...
+    @property
+    def engram_index(self) -> int | None: ...
+    @property
+    def is_draft(self) -> bool: ...
+    @property
+    def owns_kv(self) -> bool: ...
+    @property
+    def scores(self) -> bool: ...
+
 
 def inventory(config: ModelConfig) -> Iterator[TensorSpec]:
     """All tensors: layers, then draft layers, then what stands outside them."""
     for plan in plan_layers(config):
         yield from layer_tensors(config, plan)
+    yield from outer_tensors(config)
+
+
+def outer_tensors(config: ModelConfig) -> Iterator[TensorSpec]:
+    """What stands outside the layers: embedding, head and norm, then vision and aligner."""
     yield from _top(config)
     yield from _vision(config)
 
 
-def layer_tensors(config: ModelConfig, plan: LayerPlan) -> Iterator[TensorSpec]:
+def layer_tensors(config: ModelConfig, plan: LayerRole) -> Iterator[TensorSpec]:
     """The tensors of one layer, its Engram included."""
     yield from _attention(config, plan)
     yield from _mixture(config, plan)
@@ -38,7 +70,7 @@ def layer_tensors(config: ModelConfig, plan: LayerPlan) -> Iterator[TensorSpec]:
     if plan.owns_kv:
         yield from _compressor(config, plan)
     if plan.engram_index is not None:
-        yield from _engram(config, plan, config.engram_num_embeddings[plan.engram_index])
+        yield from _engram(config, plan, _engram_rows(config, plan.engram_index))
     if plan.is_draft:
         yield from _draft(config, plan)
 
@@ -53,7 +85,7 @@ def _float4(name: str, rows: int, columns: int, kind: str) -> Iterator[TensorSpe
     yield TensorSpec(f"{name}.scale", "F8_E8M0", (rows, columns // TILE), kind)
 
 
-def _attention(c: ModelConfig, plan: LayerPlan) -> Iterator[TensorSpec]:
+def _attention(c: ModelConfig, plan: LayerRole) -> Iterator[TensorSpec]:
     kind = DRAFT if plan.is_draft else ATTENTION
     name = f"{plan.prefix}.attn"
     yield from _float8(f"{name}.wq_a", c.q_lora_rank, c.dim, kind)
@@ -67,7 +99,7 @@ def _attention(c: ModelConfig, plan: LayerPlan) -> Iterator[TensorSpec]:
     yield TensorSpec(f"{plan.prefix}.attn_norm.weight", "BF16", (c.dim,), kind)
 
 
-def _mixture(c: ModelConfig, plan: LayerPlan) -> Iterator[TensorSpec]:
+def _mixture(c: ModelConfig, plan: LayerRole) -> Iterator[TensorSpec]:
     kind = DRAFT if plan.is_draft else LAYER
     experts = c.num_draft_experts if plan.is_draft else c.n_routed_experts
     prefix, coefficients = plan.prefix, c.hc_mult * (c.hc_mult + 2)
@@ -92,13 +124,13 @@ def _expert_matrices(c: ModelConfig) -> tuple[tuple[str, int, int], ...]:
     return ("w1", c.moe_inter_dim, c.dim), ("w3", c.moe_inter_dim, c.dim), ("w2", c.dim, c.moe_inter_dim)
 
 
-def _indexer(c: ModelConfig, plan: LayerPlan) -> Iterator[TensorSpec]:
+def _indexer(c: ModelConfig, plan: LayerRole) -> Iterator[TensorSpec]:
     name = f"{plan.prefix}.attn.indexer"
     yield from _float8(f"{name}.wq_b", c.index_n_heads * c.index_head_dim, c.q_lora_rank, ATTENTION)
     yield TensorSpec(f"{name}.weights_proj.weight", "BF16", (c.index_n_heads, c.dim), ATTENTION)
 
 
-def _compressor(c: ModelConfig, plan: LayerPlan) -> Iterator[TensorSpec]:
+def _compressor(c: ModelConfig, plan: LayerRole) -> Iterator[TensorSpec]:
     name = f"{plan.prefix}.attn"
     yield TensorSpec(f"{name}.indexer.wk.weight", "BF16", (c.index_head_dim, c.head_dim), ATTENTION)
     yield TensorSpec(f"{name}.indexer.k_norm.weight", "BF16", (c.index_head_dim,), ATTENTION)
@@ -108,7 +140,7 @@ def _compressor(c: ModelConfig, plan: LayerPlan) -> Iterator[TensorSpec]:
         yield TensorSpec(f"{name}.compressor.wgate.weight", "BF16", (c.head_dim, c.dim), ATTENTION)
 
 
-def _engram(c: ModelConfig, plan: LayerPlan, rows: int) -> Iterator[TensorSpec]:
+def _engram(c: ModelConfig, plan: LayerRole, rows: int) -> Iterator[TensorSpec]:
     name = f"{plan.prefix}.engram"
     yield TensorSpec(f"{name}.embed.weight", "F8_E4M3", (rows, c.engram_head_dim), ENGRAM)
     yield TensorSpec(f"{name}.embed.scale", "F8_E8M0", (rows, c.engram_head_dim // TILE), ENGRAM)
@@ -117,7 +149,12 @@ def _engram(c: ModelConfig, plan: LayerPlan, rows: int) -> Iterator[TensorSpec]:
         yield TensorSpec(f"{name}.{part}", "BF16", (c.hc_mult, c.dim), ENGRAM)
 
 
-def _draft(c: ModelConfig, plan: LayerPlan) -> Iterator[TensorSpec]:
+def _engram_rows(c: ModelConfig, index: int) -> int:
+    # An audit lays out configurations that state too few sizes; the size itself is another check's.
+    return c.engram_num_embeddings[index] if index < len(c.engram_num_embeddings) else 0
+
+
+def _draft(c: ModelConfig, plan: LayerRole) -> Iterator[TensorSpec]:
     name = plan.prefix
     if plan.layer_id == c.n_layers:
         yield from _float8(f"{name}.main_proj", c.dim, len(c.dspark_target_layer_ids) * c.dim, DRAFT)

@@ -42,7 +42,6 @@ class ShardFile:
         Raises HeaderError when it is no whole shard and CheckpointError when it cannot be mapped.
         """
         self.path = path
-        self._path_text = str(path)
         with open_shard(path) as file:
             self._identity = FileIdentity.of(os.fstat(file.fileno()))
             self.header = read_header_from(file, path)
@@ -75,7 +74,7 @@ class ShardFile:
         if self._fd < 0:
             raise ValueError(f"the checkpoint shard {quoted(self.path)} is closed")
         try:
-            found = FileIdentity.of(os.stat(self._path_text))
+            found = FileIdentity.of(self.path.stat())
         except OSError as problem:
             raise FileChangedError(
                 f"{quoted(self.path)} is gone since it was opened: {problem.strerror}", hint=_RESTART

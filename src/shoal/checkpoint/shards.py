@@ -38,9 +38,7 @@ class Checkpoint:
     Reads from several threads at once are fine.
     """
 
-    def __init__(
-        self, directory: Path, entries: Mapping[str, TensorEntry], files: Mapping[Path, ShardFile]
-    ) -> None:
+    def __init__(self, directory: Path, entries: Mapping[str, TensorEntry], files: Mapping[Path, ShardFile]) -> None:
         self.directory = directory
         self._entries = entries
         self._files = files
@@ -53,7 +51,7 @@ class Checkpoint:
         apply, its subclasses HeaderError, ShardIndexError and TensorError.
         """
         # Absolute, so that a later chdir is not taken for a vanished file.
-        root = Path(os.path.abspath(directory))
+        root = Path(directory).absolute()
         index = find_index(root)
         with ExitStack() as stack, _no_garbage_collection():
             files = {name: stack.enter_context(ShardFile(root / name)) for name in shard_names(root, index)}

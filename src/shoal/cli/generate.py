@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.engram import cache_directory, write_json
+from shoal.cli.instruction_set import forced_isa
 from shoal.cli.prompt_source import STDIN, PromptSource
 from shoal.cli.ticker import Ticker
 from shoal.errors import OptionError
@@ -114,6 +115,7 @@ def _load(
 
         model = load(
             directory,
+            isa=forced_isa(),
             expert_cache=expert_cache,
             resident_engram=resident_engram,
             threads=threads,

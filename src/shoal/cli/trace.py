@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.engram import cache_directory
+from shoal.cli.instruction_set import forced_isa
 from shoal.cli.prompt_source import decode, parse_ids
 from shoal.cli.ticker import Ticker
 from shoal.errors import PromptError
@@ -123,7 +124,11 @@ class _Run:
             state = f"loading: {done:,} of {total:,} bytes"
 
         options = LoadOptions(
-            self.checkpoint, self.arithmetic, cache_directory=cache_directory(), progress=describe_loading
+            self.checkpoint,
+            self.arithmetic,
+            forced_isa(),
+            cache_directory=cache_directory(),
+            progress=describe_loading,
         )
         with Ticker(lambda: state), assemble(options) as model:
             ids = model.tokenizer.encode_prompt(self.prompt) if isinstance(self.prompt, str) else self.prompt
@@ -133,15 +138,13 @@ class _Run:
 
 
 def _metadata(run: _Run, chunks: Sequence[int]) -> dict[str, str]:
-    from shoal.tracing.trace_file import WRITER_KEY
-
     try:
         writer = version("shoal")
     except PackageNotFoundError:
         writer = "a source tree that is not installed"
     name = "built-in miniature" if run.checkpoint is None else run.checkpoint.resolve().name
     return {
-        WRITER_KEY: writer,
+        "shoal_version": writer,
         # A directory's name may hold bytes that are not UTF-8, which JSON cannot.
         "checkpoint": name.encode("utf-8", "backslashreplace").decode("utf-8"),
         "arithmetic": run.arithmetic,

@@ -6,15 +6,16 @@ would address other rows without any error.
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, islice
+from itertools import accumulate
 
+from shoal.config.engram_rows import check_rows, derive_primes
 from shoal.config.schema import ModelConfig
-from shoal.engram.primes import primes_from
 from shoal.errors import EngramError
+
+__all__ = ["EngramLayout", "LayerTables", "check_rows", "derive_layout", "derive_multipliers", "derive_primes"]
 
 INT64_MAX = 2**63 - 1
 _SEED_PER_LAYER = 10007
-_MAX_COLUMNS = 4096
 
 
 @dataclass(frozen=True)
@@ -79,21 +80,6 @@ def derive_layout(config: ModelConfig) -> EngramLayout:
     return EngramLayout(layers, config.engram_head_dim, config.engram_max_ngram_size - 1)
 
 
-def derive_primes(config: ModelConfig) -> list[tuple[tuple[int, ...], ...]]:
-    """Primes [layer][n-gram from 2][head]: one upward scan, never reused across layers. Needs no numpy."""
-    if not config.has_engram:
-        return []
-    heads, ngrams = config.engram_n_heads, config.engram_max_ngram_size - 1
-    columns = heads * ngrams * len(config.engram_layer_ids)
-    if heads < 1 or ngrams < 1 or columns > _MAX_COLUMNS:
-        raise EngramError(
-            f"`engram_n_heads` {heads} and `engram_max_ngram_size` {ngrams + 1} give {columns} columns, "
-            f"wanted at least one head, 2-grams or longer, and at most {_MAX_COLUMNS} columns"
-        )
-    scan = primes_from(config.engram_vocab_size)
-    return [tuple(tuple(islice(scan, heads)) for _ in range(ngrams)) for _ in config.engram_layer_ids]
-
-
 def derive_multipliers(config: ModelConfig, layer_id: int) -> tuple[int, ...]:
     """One odd multiplier per lookback, below 2^63 even after times the largest compressed id (spec §6.1)."""
     import numpy as np
@@ -107,16 +93,3 @@ def derive_multipliers(config: ModelConfig, layer_id: int) -> tuple[int, ...]:
     multipliers = tuple(2 * int(draw) + 1 for draw in draws)
     assert max(multipliers) * (vocab - 1) <= INT64_MAX, (multipliers, vocab)
     return multipliers
-
-
-def check_rows(config: ModelConfig) -> None:
-    """Raise `EngramError` unless the declared rows are the derived ones. Needs no numpy."""
-    declared = list(config.engram_num_embeddings)
-    derived = [sum(sum(heads) for heads in primes) for primes in derive_primes(config)]
-    if declared != derived:
-        raise EngramError(
-            f"`engram_num_embeddings` disagrees with the primes from {config.engram_vocab_size}: "
-            f"declared={declared} derived={derived}",
-            hint="`engram_n_heads`, `engram_max_ngram_size` or `engram_vocab_size` is another model's, "
-            "or the table was cut.",
-        )

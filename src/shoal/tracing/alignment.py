@@ -48,7 +48,14 @@ class _Side:
             return torch.where(value >= 0, value - offset, ABSENT)
         if parsed.part in ("router.indices", "router.weights"):
             return self._by_expert(name, value)
-        return value
+        return self._seen(name, value) if parsed.part == "candidates" else value
+
+    def _seen(self, name: str, value: Tensor) -> Tensor:
+        """Candidate blocks are kept whole; whether positions a row cannot see yet are marked depends on the chunk."""
+        scores = self.tensors.get(f"{name.rpartition('.')[0]}.index_score")
+        if scores is None or scores.shape != value.shape:
+            return value
+        return value.bool() & (scores > -torch.inf)
 
     def _by_expert(self, name: str, value: Tensor) -> Tensor:
         """A row's experts in ascending id: their order is that of a top-k, which is no result."""

@@ -24,8 +24,6 @@ TORCH_DTYPES = {
     "F32": torch.float32,
     "F64": torch.float64,
 }
-# Written by `write_trace` and by nothing else.
-WRITER_KEY = "shoal_version"
 
 
 class TraceFile(Mapping[str, Tensor]):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.engram.primes import is_prime, primes_from
+from shoal.config.primes import is_prime, primes_from
 from shoal.errors import EngramError
 
 

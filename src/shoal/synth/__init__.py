@@ -1,0 +1,1 @@
+"""Makes checkpoints: a random miniature, real width in fewer bytes, the whole release as holes on the disk."""
