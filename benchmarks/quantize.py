@@ -9,11 +9,12 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from shoal.ops.native import available_isas, quantize_q8_native
+from shoal.ops.kernels import Kernels, available_isas
 from shoal.ops.quantize import quantize_q8_torch
 
 ROWS, COLUMNS, ROUNDS = 2048, 5120, 15
@@ -42,7 +43,7 @@ def main() -> None:
     x = torch.randn((ROWS, COLUMNS), generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
     copy = torch.empty_like(x)
     jobs: dict[str, Callable[[], object]] = {"probe": lambda: copy.copy_(x), "torch": lambda: quantize_q8_torch(x)}
-    jobs |= {isa: lambda isa=isa: quantize_q8_native(x, isa) for isa in available_isas()}  # type: ignore[misc]
+    jobs |= {isa: partial(Kernels(isa).quantize_q8, x) for isa in available_isas()}
     medians, dropped = measure(jobs)
     print(f"Q8 of {ROWS} x {COLUMNS} bf16, one thread; {dropped} of {ROUNDS} rounds dropped")
     results = []

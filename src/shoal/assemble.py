@@ -38,8 +38,9 @@ MINIATURE = Path(__file__).parent / "data" / "mini"
 class LoadOptions:
     """What to load and where it shall live. Raises `OptionError` for a value out of range.
 
-    `checkpoint` None is the built-in miniature; `isa` None takes the best native kernels; `expert_cache` counts experts copied into memory, None leaves all to
-    the page cache; `threads` None keeps torch's number; `cache_directory` keeps the Engram token map between runs.
+    `checkpoint` None is the built-in miniature; `isa` None takes the best native kernels; `expert_cache` counts experts
+    copied into memory, None leaves all to the page cache; `threads` None keeps torch's number; `cache_directory` keeps
+    the Engram token map between runs.
     """
 
     checkpoint: Path | None = None

@@ -25,17 +25,15 @@ class PackedMachine(RuleBasedStateMachine):
         super().__init__()
         self.rows, self.twin, self.written = PackedRows(Q4C, DIM), list[int](), 0
 
-    @rule(count=st.integers(0, 2 * SMALLEST_CAPACITY))
-    def append(self, count: int) -> None:
+    @rule(count=st.integers(0, 2 * SMALLEST_CAPACITY), taken_back=st.integers(0, SMALLEST_CAPACITY))
+    def append_and_drop(self, count: int, taken_back: int) -> None:
         fresh = [(self.written + i) % 256 for i in range(count)]
         self.written += count
         self.rows.append(rows(fresh))
         self.twin += fresh
-
-    @rule(count=st.integers(0, 5 * SMALLEST_CAPACITY))
-    def truncate(self, count: int) -> None:
-        self.rows.truncate(count)
-        self.twin = self.twin[:count]
+        left = max(0, len(self.twin) - taken_back)
+        self.rows.truncate(left)
+        self.twin = self.twin[:left]
 
     @rule()
     def save_and_restore(self) -> None:

@@ -56,6 +56,11 @@ def test_nan_stays() -> None:
     assert math.isnan(rounded(torch.nan))
 
 
+def test_the_sign_of_zero_stays() -> None:
+    zeros = torch.tensor([0.0, -0.0, 1e-300, -1e-300], dtype=torch.float64)
+    assert torch.signbit(round_to_bfloat16(zeros)).tolist() == [False, True, False, True]
+
+
 def test_every_bfloat16_is_itself() -> None:
     codes = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
     finite = codes[codes.isfinite()]

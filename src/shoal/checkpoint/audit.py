@@ -47,6 +47,7 @@ from shoal.checkpoint.audit_shapes import (
     VISION_SHAPES,
 )
 from shoal.checkpoint.inventory import TILE
+from shoal.checkpoint.json_object import quoted
 from shoal.errors import ShoalError
 
 CHECKS: tuple[Check, ...] = (
@@ -90,7 +91,7 @@ def _decide(check: Check, disk: Disk, expected: Expected | None, stated: StatedC
     if isinstance(check, DiskCheck):
         return check.decide(disk) if disk.headers else Outcome(Verdict.UNDECIDED, waits_for=disk.absent)
     if expected is None:
-        return Outcome(Verdict.UNDECIDED, (f"waits for the keys that `{stated.path}` lacks",))
+        return Outcome(Verdict.UNDECIDED, (f"waits for the keys that {quoted(stated.path)} lacks",))
     return check.decide(disk, expected)
 
 

@@ -111,6 +111,4 @@ NON_ZERO = DiskCheck("inventory.non-zero", "no shard or tensor that has arrived 
 EXTENTS = DiskCheck("packing.extents", "every extent matches its dtype and shape", _extents)
 TILING = DiskCheck("packing.tiling", "extents tile each payload: no gap, overlap or trailing byte", _tiling)
 PAIRS = DiskCheck("packing.pairs", "every weight and its scale block evenly", _pairs)
-INDEX = DiskCheck(
-    "index.assignment", "every shard here holds exactly the tensors the index assigns it", _assignment
-)
+INDEX = DiskCheck("index.assignment", "every shard here holds exactly the tensors the index assigns it", _assignment)

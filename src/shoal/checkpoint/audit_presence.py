@@ -22,12 +22,13 @@ _GATE = "compressor.wgate.weight"
 
 
 def exactly(disk: Disk, wanted: Collection[str], found: Set[str]) -> Outcome:
-    """Whether the tensors `found` are those `wanted`; one that may still arrive is waited for."""
-    missing = [name for name in wanted if name not in found]
-    lost = [f"{quoted(name)} is in no shard" for name in missing if not disk.awaited(name)]
+    """Whether the tensors `found` are those `wanted`, none missing and none more."""
+    missing = (name for name in wanted if name not in found)
+    lost = (f"{quoted(name)} is in no shard" for name in missing if not disk.awaited(name))
     extra = [f"{quoted(name)} is in {quoted(disk.shard_of[name])}" for name in sorted(found - set(wanted))]
     unwanted = (f"{problem}, expected no such tensor" for problem in extra)
-    return judge([*lost, *unwanted], (shard for name in missing for shard in disk.awaited(name)))
+    # Where no index says what the absent shards hold, they may hold what is missing, or one too many.
+    return judge([*lost, *unwanted], () if disk.index else disk.absent)
 
 
 def _family(family: Family) -> Callable[[Disk, Expected], Outcome]:
@@ -40,7 +41,6 @@ def _family(family: Family) -> Callable[[Disk, Expected], Outcome]:
 def _unquantised(disk: Disk, expected: Expected) -> Outcome:
     scales = sorted(disk.shard_of.keys() & expected.forbidden_scales)
     problems = (f"{quoted(name)} is in {quoted(disk.shard_of[name])}, expected no scale" for name in scales)
-    # Where no index says what the other shards hold, one of them may hold such a scale.
     return judge(problems, () if disk.index else disk.absent)
 
 
@@ -72,21 +72,19 @@ def _index_sources(expected: Expected) -> Iterator[int]:
 
 
 def _partition(disk: Disk, expected: Expected) -> Outcome:
-    parts = _attention_parts(disk)
-    problems, waits = [], set[str]()
-    for layer, found in sorted(parts.items()):
-        # The nearest role: what owns anything of a compressor is meant to be Full.
+    return judge(_misfits(disk, expected.config.n_layers), () if disk.index else disk.absent)
+
+
+def _misfits(disk: Disk, num_layers: int) -> Iterator[str]:
+    for layer, found in sorted(_attention_parts(disk).items()):
+        # What owns anything of a compressor is meant to be Full.
         role, wanted = ("Full", _OF_FULL) if found - _OF_REINDEX else ("Reindex", _OF_REINDEX)
-        if missing := sorted(wanted - found):
-            names = [f"layers.{layer}.attn.{part}" for part in missing]
-            shards = {shard for name in names for shard in disk.awaited(name)}
-            waits |= shards
-            if not shards:
-                problems.append(f"layer {layer} has parts of a {role} layer, but not {quoted(names[0])}")
-        if layer >= expected.config.n_layers:
-            problems.append(f"layer {layer} is a {role} layer, expected only {expected.config.n_layers} layers")
-    # Without an index, a layer that shows nothing yet may still turn out Full or Reindex.
-    return judge(problems, waits if disk.index else disk.absent)
+        for part in sorted(wanted - found):
+            name = f"layers.{layer}.attn.{part}"
+            if not disk.awaited(name):
+                yield f"layer {layer} has parts of a {role} layer, but {quoted(name)} is in no shard"
+        if layer >= num_layers:
+            yield f"layer {layer} is a {role} layer, expected layers below {num_layers}"
 
 
 def _attention_parts(disk: Disk) -> dict[int, set[str]]:
@@ -99,9 +97,7 @@ def _attention_parts(disk: Disk) -> dict[int, set[str]]:
     return parts
 
 
-ENGRAM_TABLES = ModelCheck(
-    "engram.tables", "Engram tables are on exactly the Engram layers", _family(Family.TABLES)
-)
+ENGRAM_TABLES = ModelCheck("engram.tables", "Engram tables are on exactly the Engram layers", _family(Family.TABLES))
 CSA2_CHECKS = (
     ModelCheck(
         "csa2.compressor-wkv",
@@ -132,9 +128,7 @@ UNQUANTISED = ModelCheck("inventory.unquantised", "F32 and BF16 tensors are not 
 BACKBONE_EXPERTS = ModelCheck(
     "experts.backbone", "every backbone layer has its routed experts", _family(Family.BACKBONE_EXPERTS)
 )
-DRAFT_EXPERTS = ModelCheck(
-    "experts.draft", "every draft layer has its routed experts", _family(Family.DRAFT_EXPERTS)
-)
+DRAFT_EXPERTS = ModelCheck("experts.draft", "every draft layer has its routed experts", _family(Family.DRAFT_EXPERTS))
 DRAFT_LAYERS = ModelCheck(
     "dspark.layers",
     "every draft layer has attention and FFN, only the last has the heads",

@@ -4,6 +4,7 @@ A tensor that is in no shard is the business of a presence check.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from shoal.checkpoint.audit_check import ModelCheck
 from shoal.checkpoint.audit_disk import Disk
@@ -83,29 +84,32 @@ def _channel_problem(weight: TensorEntry, scale: TensorEntry) -> str | None:
 
 def _row_blocks(disk: Disk, expected: Expected) -> Outcome:
     tables = [spec for spec in expected.families[Family.TABLES].values() if spec.dtype != SCALE_DTYPE]
-    problems = _with_pairs(disk, tables, _block_problem_of((1, TILE)))
+    problems = _with_pairs(disk, tables, partial(_block_problem, (1, TILE)))
     return judge(problems, _awaited(disk, expected.families[Family.TABLES]))
 
 
 def _fp8_blocks(disk: Disk, expected: Expected) -> Outcome:
     specs = [spec for family in _BLOCKED_FAMILIES for spec in expected.families[family].values()]
     weights = [spec for spec in specs if spec.dtype == "F8_E4M3"]
-    problems = _with_pairs(disk, weights, _block_problem_of(expected.fp8_block))
+    problems = _with_pairs(disk, weights, partial(_scale_problem, expected.fp8_block))
     names = (name for spec in weights for name in (spec.name, _scale_name(spec.name)))
     return judge(problems, _awaited(disk, names))
 
 
-def _block_problem_of(block: tuple[int, int]) -> Callable[[TensorEntry, TensorEntry], str | None]:
-    def problem(weight: TensorEntry, scale: TensorEntry) -> str | None:
-        if len(weight.shape) == 2:
-            wanted = tuple(-(-size // width) for size, width in zip(weight.shape, block, strict=True))
-            if scale.dtype == SCALE_DTYPE and scale.shape == wanted:
-                return None
-        of_weight = f"for a weight of {shown(weight.shape)} in {_place(scale)}"
-        found = f"{quoted(scale.name)} is {scale.dtype} {shown(scale.shape)} {of_weight}"
-        return f"{found}, expected {SCALE_DTYPE} and blocks of {block[0]}x{block[1]}"
+def _scale_problem(block: tuple[int, int], weight: TensorEntry, scale: TensorEntry) -> str | None:
+    if scale.dtype != SCALE_DTYPE:
+        return f"{quoted(scale.name)} is {scale.dtype} in {_place(scale)}, expected {SCALE_DTYPE}"
+    return _block_problem(block, weight, scale)
 
-    return problem
+
+def _block_problem(block: tuple[int, int], weight: TensorEntry, scale: TensorEntry) -> str | None:
+    rows, columns = block
+    if len(weight.shape) == len(block):
+        wanted = (-(-weight.shape[0] // rows), -(-weight.shape[1] // columns))
+        if scale.shape == wanted:
+            return None
+    of_weight = f"for a weight of {shown(weight.shape)} in {_place(scale)}"
+    return f"{quoted(scale.name)} is {shown(scale.shape)} {of_weight}, expected blocks of {rows}x{columns}"
 
 
 def _with_pairs(

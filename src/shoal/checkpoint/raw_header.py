@@ -21,9 +21,11 @@ from shoal.checkpoint.header import (
     TensorEntry,
     open_shard,
 )
-from shoal.checkpoint.json_object import MAX_JSON_NBYTES, check_json_nbytes, parse_json_object, quoted, shown
+from shoal.checkpoint.json_object import parse_json_object, quoted, shown
 from shoal.errors import HeaderError
 
+# Three times a header of the whole release; hostile JSON of the format's own 100 MB takes over 2 GiB to parse.
+MAX_HEADER_NBYTES = 32 << 20
 _SMALLEST_JSON = len(b"{}")
 _ONLY_INT = frozenset({int})
 
@@ -58,7 +60,7 @@ def has_header(path: Path) -> bool:
     with open_shard(path) as file:
         start = _read(file, LENGTH_NBYTES + 1, path)
     length = int.from_bytes(start[:LENGTH_NBYTES], "little")
-    return start[LENGTH_NBYTES:] == b"{" and _SMALLEST_JSON <= length <= MAX_JSON_NBYTES
+    return start[LENGTH_NBYTES:] == b"{" and _SMALLEST_JSON <= length <= MAX_HEADER_NBYTES
 
 
 def read_raw_header(path: Path) -> RawHeader:
@@ -83,7 +85,9 @@ def _header_json(file: BinaryIO, path: Path) -> bytes:
     if len(prefix) < LENGTH_NBYTES or length < _SMALLEST_JSON:
         found = f"{quoted(path)} begins with {len(prefix)} bytes that say {length}"
         raise HeaderError(f"{found}, expected {LENGTH_NBYTES} that give the length of a header", hint=_INCOMPLETE)
-    check_json_nbytes(length, path, HeaderError)
+    if length > MAX_HEADER_NBYTES:
+        found = f"{quoted(path)} claims a header of {length:,} bytes"
+        raise HeaderError(f"{found}, expected at most {MAX_HEADER_NBYTES:,}", hint=_INCOMPLETE)
     blob = _read(file, length, path)
     if len(blob) < length:
         found = f"found {len(blob):,} of its bytes, expected {length:,}"

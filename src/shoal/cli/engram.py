@@ -1,14 +1,13 @@
 """`shoal engram`: do a config, its Engram tables and a tokenizer belong together; no checkpoint needed."""
 
-import json
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.errors import OptionError, ShoalError
+from shoal.cli.cache_directory import cache_directory
+from shoal.cli.json_output import write_json
+from shoal.errors import ShoalError
 
 if TYPE_CHECKING:
     from shoal.config.schema import ModelConfig
@@ -38,26 +37,6 @@ def command(
         write_json(json_file, report)
     print("\n".join(_lines(report)))
     raise typer.Exit(0 if report["passed"] else 1)
-
-
-def cache_directory() -> Path:
-    """Where Shoal keeps what it can rebuild: `$XDG_CACHE_HOME/shoal`, else `~/.cache/shoal`."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "shoal"
-
-
-def write_json(file: Path, content: object) -> None:
-    """Write `content` to `file`, whole or not at all; `OptionError` where it cannot be written."""
-    temporary = None
-    try:
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-        os.replace(temporary, file)
-    except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
-        raise OptionError(f"cannot write `{file}`: {error.strerror}") from None
 
 
 def _inspect(config_path: Path, tokenizer_path: Path | None) -> Report:

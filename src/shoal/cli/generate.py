@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.engram import cache_directory, write_json
+from shoal.cli.cache_directory import cache_directory
 from shoal.cli.instruction_set import forced_isa
+from shoal.cli.json_output import write_json
 from shoal.cli.prompt_source import STDIN, PromptSource
 from shoal.cli.ticker import Ticker
 from shoal.errors import OptionError

@@ -52,7 +52,7 @@ def command(
 
 
 def _write(synthesis: Synthesis, quiet: bool) -> int:
-    state = "looking for what is there"
+    state = "starting"
 
     def progress(done: int, total: int) -> None:
         nonlocal state

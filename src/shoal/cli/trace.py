@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.engram import cache_directory
+from shoal.cli.cache_directory import cache_directory
 from shoal.cli.instruction_set import forced_isa
 from shoal.cli.prompt_source import decode, parse_ids
 from shoal.cli.ticker import Ticker

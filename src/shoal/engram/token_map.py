@@ -160,7 +160,7 @@ def _write_entry(entry: Path, ids: Int64Array) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(hashlib.sha256(payload).digest() + payload)
-            os.replace(temporary, entry)
+            Path(temporary).replace(entry)
         except OSError:
-            os.unlink(temporary)
+            Path(temporary).unlink()
             raise

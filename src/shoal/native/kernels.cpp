@@ -4,6 +4,11 @@
 #include "kernels.h"
 
 #include "quantize_q8.inl"
+// Each builds on those above it.
+#include "elementary.inl"
+#include "halving.inl"
+#include "block_linear.inl"
+#include "split_mix.inl"
 
 #define SHOAL_JOIN2(a, b) a##b
 #define SHOAL_JOIN(a, b) SHOAL_JOIN2(a, b)
@@ -11,4 +16,5 @@
 #define SHOAL_TEXT(a) SHOAL_TEXT2(a)
 
 extern "C" const ShoalKernels SHOAL_JOIN(shoal_kernels_, SHOAL_ISA);
-extern "C" const ShoalKernels SHOAL_JOIN(shoal_kernels_, SHOAL_ISA) = {SHOAL_TEXT(SHOAL_ISA), quantize_q8};
+extern "C" const ShoalKernels SHOAL_JOIN(shoal_kernels_, SHOAL_ISA) = {
+    SHOAL_TEXT(SHOAL_ISA), quantize_q8, block_linear, halving_dots, elementary, split_mix};

@@ -11,10 +11,41 @@
 extern "C" {
 #endif
 
+enum ShoalFunction { SHOAL_EXP, SHOAL_SIGMOID, SHOAL_SILU, SHOAL_SOFTPLUS, SHOAL_FUNCTIONS };
+
+// `batch` products of [rows, inner] by [columns, inner] transposed.
+typedef struct ShoalDots {
+    size_t batch, rows, columns, inner;
+} ShoalDots;
+
+// y bf16 [rows, outputs] of Q8 x [rows, inputs] and a weight [outputs, inputs], E4M3 with a scale per 32x32 tile or
+// packed E2M1 with a scale per row and 32 inputs; inputs % 32 == 0.
+typedef struct ShoalBlockLinear {
+    const uint8_t *x_codes, *x_scales, *weight_codes, *weight_scales;
+    int weight_is_e2m1;
+    size_t rows, outputs, inputs;
+    uint16_t* y;
+} ShoalBlockLinear;
+
+// scale [3], base [streams * (streams + 2)].
+typedef struct ShoalMix {
+    size_t rows, streams, iterations;
+    const float *scale, *base;
+    float eps;
+} ShoalMix;
+
 typedef struct ShoalKernels {
     const char* isa;
     // x bf16 [rows, columns] -> codes E4M3 [rows, columns], scales E8M0 [rows, columns / 32]; columns % 32 == 0.
     void (*quantize_q8)(const uint16_t* x, uint8_t* codes, uint8_t* scales, size_t rows, size_t columns);
+    // Room: x_values [rows * inputs], w_values [inputs], terms [inputs / 32].
+    void (*block_linear)(const ShoalBlockLinear* p, int32_t* x_values, int32_t* w_values, double* terms);
+    // y double [batch, rows, columns]; room: terms [inner].
+    void (*halving_dots)(const float* a, const float* b, double* y, const ShoalDots* shape, double* terms);
+    // A ShoalFunction of every element.
+    void (*elementary)(int function, const float* x, float* y, size_t count);
+    // u [rows, streams * (streams + 2)] -> pre, post [rows, streams], comb [rows, streams, streams].
+    void (*split_mix)(const ShoalMix* p, const float* u, float* pre, float* post, float* comb);
 } ShoalKernels;
 
 // Tables that were built, best first; the last one is portable. `supported` asks the processor.

@@ -27,12 +27,57 @@ const ShoalKernels* table_named(const std::string& isa) {
     throw nb::value_error(("no kernels for `" + isa + "` on this machine").c_str());
 }
 
+template <typename T>
+T* at(uintptr_t address) {
+    return reinterpret_cast<T*>(address);
+}
+
+// All sizes are those of tensors that `ops.native` checked and keeps alive.
 void quantize_q8(const std::string& isa, uintptr_t x, uintptr_t codes, uintptr_t scales, size_t rows, size_t columns) {
     if (columns % 32 != 0) throw nb::value_error("`columns` must be a multiple of 32");
     const ShoalKernels* table = table_named(isa);
     nb::gil_scoped_release unlocked;
-    table->quantize_q8(reinterpret_cast<const uint16_t*>(x), reinterpret_cast<uint8_t*>(codes),
-                       reinterpret_cast<uint8_t*>(scales), rows, columns);
+    table->quantize_q8(at<const uint16_t>(x), at<uint8_t>(codes), at<uint8_t>(scales), rows, columns);
+}
+
+void block_linear(const std::string& isa, uintptr_t x_codes, uintptr_t x_scales, uintptr_t weight_codes,
+                  uintptr_t weight_scales, bool weight_is_e2m1, size_t rows, size_t outputs, size_t inputs,
+                  uintptr_t y) {
+    if (inputs % 32 != 0) throw nb::value_error("`inputs` must be a multiple of 32");
+    const ShoalKernels* table = table_named(isa);
+    const ShoalBlockLinear p = {at<const uint8_t>(x_codes),      at<const uint8_t>(x_scales),
+                                at<const uint8_t>(weight_codes), at<const uint8_t>(weight_scales),
+                                weight_is_e2m1,                  rows,
+                                outputs,                         inputs,
+                                at<uint16_t>(y)};
+    nb::gil_scoped_release unlocked;
+    std::vector<int32_t> x_values(rows * inputs), w_values(inputs);
+    std::vector<double> terms(inputs / 32);
+    table->block_linear(&p, x_values.data(), w_values.data(), terms.data());
+}
+
+void halving_dots(const std::string& isa, uintptr_t a, uintptr_t b, uintptr_t y, size_t batch, size_t rows,
+                  size_t columns, size_t inner) {
+    const ShoalKernels* table = table_named(isa);
+    const ShoalDots shape = {batch, rows, columns, inner};
+    nb::gil_scoped_release unlocked;
+    std::vector<double> terms(inner);
+    table->halving_dots(at<const float>(a), at<const float>(b), at<double>(y), &shape, terms.data());
+}
+
+void elementary(const std::string& isa, int function, uintptr_t x, uintptr_t y, size_t count) {
+    if (function < 0 || function >= SHOAL_FUNCTIONS) throw nb::value_error("`function` is not one of ShoalFunction");
+    const ShoalKernels* table = table_named(isa);
+    nb::gil_scoped_release unlocked;
+    table->elementary(function, at<const float>(x), at<float>(y), count);
+}
+
+void split_mix(const std::string& isa, uintptr_t u, uintptr_t scale, uintptr_t base, size_t rows, size_t streams,
+               size_t iterations, float eps, uintptr_t pre, uintptr_t post, uintptr_t comb) {
+    const ShoalKernels* table = table_named(isa);
+    const ShoalMix p = {rows, streams, iterations, at<const float>(scale), at<const float>(base), eps};
+    nb::gil_scoped_release unlocked;
+    table->split_mix(&p, at<const float>(u), at<float>(pre), at<float>(post), at<float>(comb));
 }
 
 }  // namespace
@@ -48,5 +93,19 @@ NB_MODULE(_native, module) {
         },
         "Instruction sets this machine runs, best first; the last is portable.");
     module.def("quantize_q8", &quantize_q8, nb::arg("isa"), nb::arg("x"), nb::arg("codes"), nb::arg("scales"),
-               nb::arg("rows"), nb::arg("columns"), "Q8 of bf16 rows at address `x` into `codes` and `scales`.");
+               nb::arg("rows"), nb::arg("columns"));
+    module.def("block_linear", &block_linear, nb::arg("isa"), nb::arg("x_codes"), nb::arg("x_scales"),
+               nb::arg("weight_codes"), nb::arg("weight_scales"), nb::arg("weight_is_e2m1"), nb::arg("rows"),
+               nb::arg("outputs"), nb::arg("inputs"), nb::arg("y"));
+    module.def("halving_dots", &halving_dots, nb::arg("isa"), nb::arg("a"), nb::arg("b"), nb::arg("y"),
+               nb::arg("batch"), nb::arg("rows"), nb::arg("columns"), nb::arg("inner"));
+    module.def("elementary", &elementary, nb::arg("isa"), nb::arg("function"), nb::arg("x"), nb::arg("y"),
+               nb::arg("count"));
+    module.def("split_mix", &split_mix, nb::arg("isa"), nb::arg("u"), nb::arg("scale"), nb::arg("base"),
+               nb::arg("rows"), nb::arg("streams"), nb::arg("iterations"), nb::arg("eps"), nb::arg("pre"),
+               nb::arg("post"), nb::arg("comb"));
+    module.attr("EXP") = static_cast<int>(SHOAL_EXP);
+    module.attr("SIGMOID") = static_cast<int>(SHOAL_SIGMOID);
+    module.attr("SILU") = static_cast<int>(SHOAL_SILU);
+    module.attr("SOFTPLUS") = static_cast<int>(SHOAL_SOFTPLUS);
 }

@@ -6,6 +6,7 @@ of rows. `wide` sums in float64 in a written order and rounds once: the same bit
 """
 
 from abc import ABC, abstractmethod
+from typing import Protocol
 
 from jaxtyping import BFloat16, Float, Float32, Int64
 from torch import Tensor
@@ -14,10 +15,21 @@ from shoal.ops.quantize import Quantized
 from shoal.ops.weights import BlockScaledWeight
 
 
+class FusedKernels(Protocol):
+    """Kernels for whole operators; an operator takes one where its arithmetic has it."""
+
+    def split_mix(
+        self, u: Tensor, scale: Tensor, base: Tensor, streams: int, iterations: int, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`hyper_connections.split_mix_torch`."""
+        ...
+
+
 class Arithmetic(ABC):
     """The linear products, elementary functions and selection of one arithmetic."""
 
     name: str
+    kernels: FusedKernels | None = None
 
     @abstractmethod
     def quantize_q8(self, x: BFloat16[Tensor, "*rows columns"]) -> Quantized:
@@ -106,12 +118,9 @@ class Arithmetic(ABC):
         """Softmax over the middle axis, per channel (spec §4.4)."""
 
     @abstractmethod
-    def cos_sin(
-        self, angle: Float32[Tensor, "*shape"]
-    ) -> tuple[Float32[Tensor, "*shape"], Float32[Tensor, "*shape"]]:
+    def cos_sin(self, angle: Float32[Tensor, "*shape"]) -> tuple[Float32[Tensor, "*shape"], Float32[Tensor, "*shape"]]:
         """(cos, sin) of a float32 angle in radians."""
 
     @abstractmethod
     def top_indices(self, scores: Float[Tensor, "rows columns"], count: int) -> Int64[Tensor, "rows count"]:
         """The columns of the `count` largest scores, largest first; count ≤ columns."""
-

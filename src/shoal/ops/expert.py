@@ -38,6 +38,4 @@ def apply_expert(
 ) -> BFloat16[Tensor, "rows dim"]:
     """w2·swiglu(w1·x, w3·x), each product of a Q8 input and rounded to bf16."""
     gate, up = arithmetic.quantized_linear(x, w1), arithmetic.quantized_linear(x, w3)
-    return arithmetic.quantized_linear(
-        arithmetic.quantize_q8(swiglu(gate, up, weights, limit, arithmetic)), w2
-    )
+    return arithmetic.quantized_linear(arithmetic.quantize_q8(swiglu(gate, up, weights, limit, arithmetic)), w2)

@@ -36,6 +36,21 @@ def split_mix(
     eps: float,
     arithmetic: Arithmetic,
 ) -> Mix:
+    """The coefficients that u projects to, by the kernel where there is one."""
+    if arithmetic.kernels is not None:
+        return Mix(*arithmetic.kernels.split_mix(u, scale, base, streams, iterations, eps))
+    return split_mix_torch(u, scale, base, streams, iterations, eps, arithmetic)
+
+
+def split_mix_torch(
+    u: Float32[Tensor, "tokens coefficients"],
+    scale: Float32[Tensor, "3"],
+    base: Float32[Tensor, "coefficients"],
+    streams: int,
+    iterations: int,
+    eps: float,
+    arithmetic: Arithmetic,
+) -> Mix:
     """pre = σ(·) + ε; post = 2σ(·); comb by Sinkhorn: `iterations` row and column divisions, ending on columns."""
     pre = arithmetic.sigmoid(u[:, :streams] * scale[0] + base[:streams]) + eps
     post = 2 * arithmetic.sigmoid(u[:, streams : 2 * streams] * scale[1] + base[streams : 2 * streams])

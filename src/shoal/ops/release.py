@@ -89,9 +89,7 @@ class Release(Arithmetic):
     def group_softmax(self, x: Float32[Tensor, "groups ratio dim"]) -> Float32[Tensor, "groups ratio dim"]:
         return x.softmax(dim=1)
 
-    def cos_sin(
-        self, angle: Float32[Tensor, "*shape"]
-    ) -> tuple[Float32[Tensor, "*shape"], Float32[Tensor, "*shape"]]:
+    def cos_sin(self, angle: Float32[Tensor, "*shape"]) -> tuple[Float32[Tensor, "*shape"], Float32[Tensor, "*shape"]]:
         unit = torch.polar(torch.ones_like(angle), angle)
         return unit.real, unit.imag
 

@@ -128,9 +128,7 @@ class Wide(Arithmetic):
             total = total + weights[:, member : member + 1]
         return weights / total
 
-    def cos_sin(
-        self, angle: Float32[Tensor, "*shape"]
-    ) -> tuple[Float32[Tensor, "*shape"], Float32[Tensor, "*shape"]]:
+    def cos_sin(self, angle: Float32[Tensor, "*shape"]) -> tuple[Float32[Tensor, "*shape"], Float32[Tensor, "*shape"]]:
         sine, cosine = elementary.sin_cos(angle.double())
         return cosine.float(), sine.float()
 

@@ -53,7 +53,7 @@ def check_directory(out: Path, manifest: Manifest) -> None:
 def _difference(found: bytes, manifest: Manifest) -> str:
     try:
         content = json.loads(found)
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
         return f"its `{MANIFEST_NAME}` is not what was written"

@@ -174,7 +174,7 @@ def _check_space(out: Path, wanted: int) -> None:
     free = shutil.disk_usage(place).free
     if wanted > free:
         raise OptionError(
-            f"`{out}` needs {wanted / GIB:.2f} GiB more, expected that much free: its disk has {free / GIB:.2f} GiB",
+            f"`{out}` needs {wanted / GIB:.2f} GiB more, and its disk has {free / GIB:.2f} GiB free",
             hint="choose another disk, or fewer experts or layers",
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
-from shoal.model.moe import ExpertWeights, Experts
+from shoal.model.moe import Experts, ExpertWeights
 from shoal.ops.weights import BlockScaledWeight, Float4Weight
 from shoal.weights.reader import mapped_float4, refuse_nan_scales
 
