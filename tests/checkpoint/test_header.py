@@ -132,8 +132,8 @@ def test_a_file_too_short_for_a_length_is_named(tmp_path, nbytes):
     [
         (0, "a header of 0 bytes"),
         (3, "truncated in its header: found 2 of its bytes, expected 3"),
-        (100_000_000, "found 2 of its bytes, expected 100,000,000"),
-        (100_000_001, "claims 100,000,001 bytes of JSON, expected at most 100,000,000"),
+        (33_554_432, "found 2 of its bytes, expected 33,554,432"),
+        (33_554_433, "claims 33,554,433 bytes of JSON, expected at most 33,554,432"),
         (2**64 - 1, "claims 18,446,744,073,709,551,615 bytes of JSON"),
     ],
 )

@@ -1,11 +1,13 @@
 import fcntl
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from shoal.checkpoint.audit import AuditOptions, audit
+from shoal.checkpoint.header import read_header
 from shoal.errors import CheckpointError, ConfigError, OptionError, ShardIndexError
 from shoal.pull import part_file
 
@@ -22,7 +24,8 @@ def test_a_full_pull_brings_every_byte_and_is_a_checkpoint(pull, hub) -> None:
     assert audit(pull.out, AuditOptions()).holds(require_complete=True)
     shards = [name for name in hub.files if name.endswith("safetensors")]
     assert sorted(line.split(":")[0] for line in pull.said) == sorted(shards)
-    assert any(line.endswith("0.593 MiB, sha256 and header right, 130 tensors") for line in pull.said)
+    num_tensors = len(read_header(pull.out / SHARD).tensors)
+    assert f"{SHARD}: 0.593 MiB, sha256 and header right, {num_tensors} tensors" in pull.said
 
 
 def test_what_is_here_is_not_fetched_again(pull, hub) -> None:
@@ -203,6 +206,26 @@ def test_a_pull_that_is_stopped_leaves_parts_and_ends(pull, hub) -> None:
     assert outcome.failures == () and len(outcome.missing) == 18
     assert len(pull.parts()) == 1
     assert 0 < transfer.progress.here < transfer.progress.total
+
+
+def test_ctrl_c_while_the_first_files_begin_stops_them(pull, hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.stalled = threading.Event()
+    begin, begun = ThreadPoolExecutor.submit, []
+
+    def submit(threads, land, file, index):
+        if file.path.endswith("safetensors") and len(begun) == 3:
+            hub.stalled.wait(10)
+            hub.release.set()
+            raise KeyboardInterrupt
+        begun.extend([file] if index else [])
+        return begin(threads, land, file, index)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
+    transfer = pull.transfer(pull.plan())
+    with pytest.raises(KeyboardInterrupt):
+        transfer.run()
+    assert transfer.progress.stop.is_set()
+    assert not any(name.endswith("safetensors") for name in pull.names())
 
 
 def test_progress_counts_every_byte_once(pull, hub) -> None:

@@ -17,7 +17,7 @@ def cut(draw: st.DrawFn) -> list[int]:
     return [end - start for start, end in zip([0, *places], [*places, length], strict=True)]
 
 
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(st.lists(cut(), min_size=3, max_size=3))
 def test_a_prompt_cut_anywhere_is_the_whole_prompt(driver: Any, cuts: list[list[int]]) -> None:
     for run, sizes in zip(driver.lockstep([driver.prompt(sizes) for sizes in cuts]), cuts, strict=True):
@@ -25,8 +25,8 @@ def test_a_prompt_cut_anywhere_is_the_whole_prompt(driver: Any, cuts: list[list[
 
 
 def test_chunks_of_one_size_are_the_whole_prompt(driver: Any) -> None:
-    length = 37
-    sizes = (1, 2, 3, 7, 31, 33)
+    length = 35
+    sizes = (1, 2, 7, 33)
     cuts = [[size] * (length // size) + [length % size] * (length % size > 0) for size in sizes]
     for run, size in zip(driver.lockstep([driver.prompt(cut) for cut in cuts]), sizes, strict=True):
         assert run.differences(driver.whole(length)) == [], size

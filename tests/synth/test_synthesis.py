@@ -190,7 +190,7 @@ def test_an_interrupted_run_has_no_index_and_is_completed(miniature: Path, conte
 def test_what_a_killed_process_left_is_cleared_away(miniature: Path, contents: Contents, tmp_path: Path) -> None:
     shutil.copytree(miniature, tmp_path, dirs_exist_ok=True)
     (tmp_path / "model-00003-of-00018.safetensors").unlink()
-    for name in ("model-00003-of-00018.safetensors", INDEX):
+    for name in ("model-00003-of-00018.safetensors", "model-00004-of-00018.safetensors", INDEX):
         (tmp_path / f".{name}.partial").write_bytes(b"half")
     miniature_in(tmp_path).write()
     assert contents(tmp_path) == contents(miniature)
@@ -208,6 +208,17 @@ def test_a_damaged_shard_is_made_again(miniature: Path, contents: Contents, tmp_
     shard.write_bytes(shard.read_bytes()[:-1])
     assert miniature_in(tmp_path).write() == (miniature / shard.name).stat().st_size
     assert contents(tmp_path) == contents(miniature)
+
+
+def test_the_index_goes_before_a_shard_is_made_again(miniature: Path, tmp_path: Path) -> None:
+    shutil.copytree(miniature, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "model-00004-of-00018.safetensors").unlink()
+
+    def look(done: int, total: int) -> None:
+        assert not (tmp_path / INDEX).exists()
+
+    miniature_in(tmp_path).write(look)
+    assert (tmp_path / INDEX).exists()
 
 
 def test_something_else_is_not_touched(miniature: Path, contents: Contents, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from shoal.errors import CheckpointError
 
-# The limit of the safetensors library itself.
-MAX_JSON_NBYTES = 100_000_000
+# Three times the whole release in one header. Hostile JSON takes twenty times its size in memory while it is read.
+MAX_JSON_NBYTES = 32 << 20
 # A header is three levels deep, an index two; the rest is room for free-form metadata.
 MAX_JSON_DEPTH = 16
 SHOWN_CHARACTERS = 120

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli import config, engram, generate, trace
+from shoal.cli import audit, config, engram, generate, synth, trace
 from shoal.errors import ShoalError
 
 app = typer.Typer(
@@ -18,6 +18,8 @@ app = typer.Typer(
 )
 app.command("generate")(generate.command)
 app.command("trace")(trace.command)
+app.command("audit")(audit.command)
+app.command("synth")(synth.command)
 app.command("config")(config.command)
 app.command("engram")(engram.command)
 

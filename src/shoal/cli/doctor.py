@@ -90,16 +90,17 @@ def _examine_machine(stored: Stored, shards: int) -> Iterator[Finding]:
     cores = read_cores(PROC, CGROUP, affinity())
     yield from examine_processor(read_processor(PROC), _kernels())
     yield examine_cores(cores)
-    smallest = smallest_memory(stored, Workload(0, CONTEXT, 1))
+    smallest = _smallest(stored).memory
     yield from examine_limits(read_limits(), mapped=stored.total, resident=smallest, shards=shards)
     yield examine_huge_pages(SYS)
     try:
         memory = read_memory(PROC, CGROUP)
-        yield examine_memory(memory, smallest)
         rate = measure_memory(cores.usable, buffer_nbytes(cores.usable, memory.usable))
-        yield examine_memory_rate(rate.per_second, rate.processor_share, _token(stored).memory_nbytes)
     except OptionError as error:
         yield warning("memory", error.message, "run on Linux with free memory to have it measured")
+        return
+    yield examine_memory(memory, smallest)
+    yield examine_memory_rate(rate.per_second, rate.processor_share, _token(stored).memory_nbytes)
 
 
 def _kernels() -> list[str] | None:
@@ -126,5 +127,10 @@ def _examine_disk(checkpoint: Path, shards: list[Path], stored: Stored) -> Itera
 
 
 def _token(stored: Stored) -> Traffic:
-    workload = Workload(smallest_memory(stored, Workload(0, CONTEXT, 1)), CONTEXT, 1)
-    return Traffic(split_memory(stored, workload), tokens=1, sequences=1)
+    return Traffic(split_memory(stored, _smallest(stored)), tokens=1, sequences=1)
+
+
+def _smallest(stored: Stored) -> Workload:
+    """One sequence of moderate length in the smallest memory that serves it."""
+    context = min(CONTEXT, stored.config.context_length)
+    return Workload(smallest_memory(stored, Workload(0, context, 1)), context, 1)

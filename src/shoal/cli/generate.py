@@ -45,7 +45,7 @@ def command(
     resident_engram: Annotated[
         bool, typer.Option("--resident-engram", help="Read the Engram tables into memory.")
     ] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads.")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads; the answer is the same for any number.")] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only the answer, and errors.")] = False,
     stats: Annotated[Path | None, typer.Option(help="Write counts, timings and ids to this JSON file.")] = None,
 ) -> None:
@@ -100,7 +100,7 @@ def _check_writable(file: Path) -> None:
 
 
 def _load(
-    directory: Path | None, expert_cache: int | None, resident_engram: bool, threads: int | None, quiet: bool
+    directory: Path | None, expert_cache: int | None, resident_engram: bool, threads: int, quiet: bool
 ) -> "Shoal":
     if directory is None and not quiet:
         print(_MINIATURE_NOTE, file=sys.stderr, flush=True)

@@ -127,6 +127,7 @@ class _Run:
             self.checkpoint,
             self.arithmetic,
             forced_isa(),
+            threads=1,
             cache_directory=cache_directory(),
             progress=describe_loading,
         )

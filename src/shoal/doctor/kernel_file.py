@@ -20,10 +20,10 @@ def read_fields(path: Path) -> dict[str, int]:
     """Lines of `name value` or `name: value kB`: names to values, those of kB in bytes. Other lines are skipped."""
     fields = {}
     for line in (read_text(path) or "").splitlines():
-        name, *values = line.split()
-        value = as_number(values[0]) if values else None
+        words = line.split()
+        value = as_number(words[1]) if len(words) > 1 else None
         if value is not None:
-            fields[name.removesuffix(":")] = value * (1024 if values[1:] == ["kB"] else 1)
+            fields[words[0].removesuffix(":")] = value * (1024 if words[2:] == ["kB"] else 1)
     return fields
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from shoal.errors import OptionError
 
 SMALLEST_NBYTES, THREAD_NBYTES, SLICE_NBYTES = 1 << 30, 64 << 20, 1 << 20
-PASSES, READS_A_PASS = 5, 3
+PASSES, READS_A_PASS, SECONDS = 6, 2, 2.0
 FILL, ABSENT = 1, 255
 
 
@@ -53,7 +53,9 @@ def measure_memory(threads: int, nbytes: int) -> MemoryRate:
 
     # Each thread fills what it will read: memory never touched, or idle for long, reads at another speed.
     _together(threads, fill)
-    passes = [_together(threads, read) for _ in range(PASSES)]
+    passes, ended = [_together(threads, read)], time.monotonic() + SECONDS
+    while len(passes) < PASSES and time.monotonic() < ended:
+        passes.append(_together(threads, read))
     rates = [MemoryRate(READS_A_PASS * share * threads / wall, busy / wall / threads) for wall, busy in passes]
     return max(rates, key=lambda rate: rate.per_second)
 

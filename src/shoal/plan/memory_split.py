@@ -7,7 +7,7 @@ from typing import NamedTuple
 from shoal.checkpoint.inventory import ROUTED, VISION
 from shoal.errors import OptionError
 from shoal.plan.kv_cache import KVCache
-from shoal.plan.size import GIB, gib
+from shoal.plan.size import GIB, MIB, gib
 from shoal.plan.stored import DENSE, DRAFT_LAYERS, ENGRAM_TABLES, Stored
 
 WORKING_NBYTES = GIB
@@ -110,14 +110,18 @@ class _Term(NamedTuple):
 def _terms(stored: Stored, workload: Workload, cache: KVCache) -> list[_Term]:
     """All that must be in memory at once, in the order in which it is counted."""
     config, sequences = stored.config, workload.sequences
-    in_flight = min(config.n_routed_experts, config.n_activated_experts * sequences)
+    used_at_once = min(config.n_routed_experts, config.n_activated_experts * sequences)
     fewer = "fewer sequences (`--sequences`) or a shorter context (`--context`) take less"
     tokens = f"{sequences:,} x {workload.context:,} tokens"
     return [
-        _Term(f"dense weights ({', '.join(DENSE)})", stored.dense, "no option makes these smaller"),
-        _Term("program and activations (assumed)", WORKING_NBYTES, None),
-        _Term(f"KV cache of {tokens}", sequences * cache.sequence_nbytes, fewer),
-        _Term(f"the {in_flight} routed experts of a layer in use", in_flight * stored.expert_nbytes, None),
+        _Term(f"the dense weights ({', '.join(DENSE)})", stored.dense, "no option makes these smaller"),
+        _Term("the program and its activations (assumed)", WORKING_NBYTES, None),
+        _Term(f"the KV caches of {tokens}", sequences * cache.sequence_nbytes, fewer),
+        _Term(
+            f"{used_at_once} routed experts, as many as a layer runs at once,",
+            used_at_once * stored.expert_nbytes,
+            None,
+        ),
     ]
 
 
@@ -126,15 +130,16 @@ def _refuse_too_little(stored: Stored, workload: Workload, cache: KVCache) -> No
     left = workload.memory
     for term in terms:
         if term.nbytes > left:
-            found = f"{term.name}: {gib(term.nbytes)}, with {gib(left)} left"
+            found = f"{term.name} take {gib(term.nbytes)} where {gib(left)} is left"
             wanted = f"the smallest budget that would do is {_rounded_up(sum(term.nbytes for term in terms))}"
-            raise OptionError(f"{gib(workload.memory)} does not fit {found}; {wanted}", hint=term.hint)
+            raise OptionError(f"this does not fit into {gib(workload.memory)}: {found}; {wanted}", hint=term.hint)
         left -= term.nbytes
 
 
 def _rounded_up(nbytes: int) -> str:
-    """GiB such that the figure can be given back as a budget."""
-    return f"{-(-nbytes * 100 // GIB) / 100:.2f} GiB"
+    """A size such that it can be given back as a budget."""
+    unit, name = (GIB, "GiB") if nbytes >= GIB else (MIB, "MiB")
+    return f"{-(-nbytes * 100 // unit) / 100:.2f} {name}"
 
 
 def _check(stored: Stored, workload: Workload) -> None:

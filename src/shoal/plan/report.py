@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from shoal.plan.estimate import SHARE, Estimate
 from shoal.plan.memory_split import Holding, MemorySplit
-from shoal.plan.rates import Rate
-from shoal.plan.size import gib, gigabytes
+from shoal.plan.rates import Rate, Rates
+from shoal.plan.size import gib, giga
 from shoal.plan.traffic import PAGE_NBYTES, Traffic
 
 
@@ -13,9 +13,9 @@ def lines(estimate: Estimate) -> Iterator[str]:
     """The whole plan, a line at a time."""
     yield from _split_lines(estimate.split)
     yield ""
-    yield from _traffic_lines(estimate)
+    yield from _traffic_lines(estimate.step)
     yield ""
-    yield from _rate_lines(estimate)
+    yield from _rate_lines(estimate.rates)
     yield ""
     yield from _time_lines(estimate)
 
@@ -58,8 +58,8 @@ def _split_lines(split: MemorySplit) -> Iterator[str]:
     left = stored.total - sum(holding.in_memory for holding in split.holdings() if holding.stored is not None)
     used = f"{stored.num_tensors:,} tensors; {gib(workload.memory - split.used)} of the memory is unused"
     yield f"  {'total':<16}{gib(stored.total):>12}{gib(split.used):>12}{gib(left):>13}   {used}"
-    yield f"  expert hit rate {split.expert_hit_rate:.1%}: the share of the routed experts that is in memory, as if"
-    yield "  every token picked its experts evenly and independently; a real text repeats some more than others"
+    yield f"  expected expert hit rate {split.expert_hit_rate:.1%}: the share of the routed experts that is in memory,"
+    yield "  which is right if tokens pick experts evenly and independently; text that repeats its picks does better"
 
 
 def _holding_line(holding: Holding) -> str:
@@ -68,49 +68,58 @@ def _holding_line(holding: Holding) -> str:
     return f"  {holding.name:<16}{stored:>12}{gib(holding.in_memory):>12}{left:>13}   {holding.note}"
 
 
-def _traffic_lines(estimate: Estimate) -> Iterator[str]:
-    step, split = estimate.step, estimate.split
+def _traffic_lines(step: Traffic) -> Iterator[str]:
     what = "a decoded token" if step.tokens == 1 else f"a step, which decodes {step.tokens:,} tokens,"
     yield f"What {what} reads"
-    parts = " + ".join(f"{kind} {nbytes / 1e9:.2f}" for kind, nbytes in step.from_memory.items())
-    yield f"  from memory   {gigabytes(step.memory_nbytes):>10} = {parts}"
-    yield f"  from the disk {gigabytes(step.disk_nbytes):>10} = {_disk_formula(step, split)}"
+    parts = " + ".join(f"{kind} {giga(nbytes)}" for kind, nbytes in step.from_memory.items())
+    yield f"  from memory   {giga(step.memory_nbytes):>8} GB = {parts}"
+    yield f"  from the disk {giga(step.disk_nbytes):>8} GB = {_disk_formula(step)}"
 
 
-def _disk_formula(step: Traffic, split: MemorySplit) -> str:
-    experts = f"{step.experts:,.0f} experts x {split.stored.expert_nbytes:,} B x {1 - split.expert_hit_rate:.3f} missed"
+def _disk_formula(step: Traffic) -> str:
+    split = step.split
+    missed = f"{1 - split.expert_hit_rate:.3f} missed"
+    experts = f"{step.experts:,.0f} experts x {split.stored.expert_nbytes:,} B x {missed}"
     if not step.engram_pages:
         return experts
-    return f"{experts} + {step.engram_pages:,} Engram pages x {PAGE_NBYTES:,} B x {1 - split.row_hit_rate:.3f} missed"
+    pages = f"{step.engram_pages:,} Engram pages x {PAGE_NBYTES:,} B x {1 - split.row_hit_rate:.3f} missed"
+    return f"{experts} + {pages}"
 
 
-def _rate_lines(estimate: Estimate) -> Iterator[str]:
-    rates = estimate.rates
+def _rate_lines(rates: Rates) -> Iterator[str]:
     yield "Rates"
-    yield f"  memory        {rates.memory.per_second / 1e9:>10.1f} GB/s     {_origin(rates.memory)}"
-    yield f"  disk          {rates.disk.per_second / 1e9:>10.1f} GB/s     {_origin(rates.disk)}"
-    yield f"  arithmetic    {rates.arithmetic.per_second / 1e9:>10.1f} GFLOP/s  {_origin(rates.arithmetic)}"
+    yield f"  memory        {giga(rates.memory.per_second):>8} GB/s     {_origin(rates.memory)}"
+    yield f"  disk          {giga(rates.disk.per_second):>8} GB/s     {_origin(rates.disk)}"
+    yield f"  arithmetic    {giga(rates.arithmetic.per_second):>8} GFLOP/s  {_origin(rates.arithmetic)}"
 
 
 def _origin(rate: Rate) -> str:
-    return "assumed, not measured" if rate.origin == "assumed" else rate.origin
+    return "assumed, not measured: an ordinary desktop" if rate.origin == "assumed" else rate.origin
 
 
 def _time_lines(estimate: Estimate) -> Iterator[str]:
-    rates, step, chunk = estimate.rates, estimate.step, estimate.chunk
-    memory, disk = (
-        f"({SHARE:.2f} x {rates.memory.per_second / 1e9:.1f})",
-        f"{rates.disk.per_second / 1e9:.1f}",
-    )
+    step, chunk, rates = estimate.step, estimate.chunk, estimate.rates
     yield "Expected speed"
-    name, many = ("seconds a token", "") if step.tokens == 1 else ("seconds a step", " of all sequences")
-    figures = f"{step.memory_nbytes / 1e9:.2f} / {memory} + {step.disk_nbytes / 1e9:.2f} / {disk}"
-    yield f"  {name:<16}{estimate.step_seconds:>9.3f} = {figures}"
-    yield f"  tokens a second {estimate.tokens_per_second:>9.2f}{many}"
-    arithmetic = f"{estimate.chunk_operations / 1e9:,.0f} / ({SHARE:.2f} x {rates.arithmetic.per_second / 1e9:.1f})"
-    reads = f"{chunk.memory_nbytes / 1e9:.2f} / {memory}"
-    yield f"  prompt tokens   {estimate.prefill_tokens_per_second:>9.2f} a second = {chunk.tokens:,} / (max({arithmetic},"
-    yield f"  {'':<25} {reads}) + {chunk.disk_nbytes / 1e9:.2f} / {disk})"
-    yield f"  {SHARE:.2f} is the share of the memory and arithmetic rates that native kernels are built to reach; where"
-    yield "  `shoal doctor` finds none for this processor, expect much less. Disk times are added, since a layer's"
-    yield "  experts are known only when its router has run. 2 operations a parameter, in all layers."
+    name, whose = ("a token", "") if step.tokens == 1 else ("a step", " of all sequences together")
+    yield f"  {name:<14}{estimate.step_seconds:>8.3f} s = {_from_memory(step, rates)} + {_from_disk(step, rates)}"
+    yield f"  {'':<14}{estimate.tokens_per_second:>8.2f} tokens a second{whose}"
+    arithmetic = f"{giga(estimate.chunk_operations)} / ({SHARE:.2f} x {giga(rates.arithmetic.per_second)})"
+    most = f"max({arithmetic}, {_from_memory(chunk, rates)})"
+    yield f"  {f'{chunk.tokens:,} prompt':<14}{estimate.chunk_seconds:>8.1f} s = {most} + {_from_disk(chunk, rates)}"
+    yield f"  {'tokens':<14}{estimate.prefill_tokens_per_second:>8.2f} tokens a second"
+    yield from _EXPLANATION
+
+
+def _from_memory(traffic: Traffic, rates: Rates) -> str:
+    return f"{giga(traffic.memory_nbytes)} / ({SHARE:.2f} x {giga(rates.memory.per_second)})"
+
+
+def _from_disk(traffic: Traffic, rates: Rates) -> str:
+    return f"{giga(traffic.disk_nbytes)} / {giga(rates.disk.per_second)}"
+
+
+_EXPLANATION = (
+    f"  {SHARE:.2f} is the share of the memory and arithmetic rates that native kernels are built to reach; a",
+    "  processor for which `shoal doctor` finds none is far slower. Disk time is added, not hidden: which experts a",
+    "  layer needs is known only once its router has run. Arithmetic is 2 operations for each parameter that acts on a token.",
+)

@@ -26,20 +26,25 @@ def parse_size(text: str) -> int:
     if match is None or match[3] not in _UNITS or len(text) > _LARGEST_DIGITS:
         raise OptionError(f"{_shown(text)} is not a size, wanted for example `24GiB`, `64G`, `512MB` or bytes")
     whole, fraction = match[1], match[2] or ""
-    nbytes = int(whole + fraction) * _UNITS[match[3]] // 10 ** len(fraction)
+    nbytes = int(whole + fraction) * _UNITS[match[3]] // int(10 ** len(fraction))
     if nbytes < 1:
         raise OptionError(f"{_shown(text)} is {nbytes} bytes, wanted at least 1")
     return nbytes
 
 
 def gib(nbytes: float) -> str:
-    """Two decimals of GiB."""
-    return f"{nbytes / GIB:,.2f} GiB"
+    """GiB to two decimals; MiB, or bytes, of what would show as next to nothing."""
+    if nbytes == 0:
+        return "0 GiB"
+    if nbytes >= GIB / 10:
+        return f"{nbytes / GIB:,.2f} GiB"
+    return f"{nbytes / MIB:,.2f} MiB" if nbytes >= MIB / 10 else f"{nbytes:,.0f} B"
 
 
-def gigabytes(nbytes: float) -> str:
-    """Two decimals of 10^9 bytes: what is divided by a bandwidth."""
-    return f"{nbytes / 1e9:.2f} GB"
+def giga(amount: float) -> str:
+    """10^9 bytes or operations, what is divided by a rate: two decimals, or two digits of what is small."""
+    billions = amount / 1e9
+    return f"{billions:,.2f}" if billions == 0 or billions >= 0.1 else f"{billions:.2g}"
 
 
 def _shown(text: str) -> str:

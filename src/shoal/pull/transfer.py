@@ -71,11 +71,11 @@ class Transfer:
                 while pending:
                     done, pending = wait(pending, return_when=FIRST_COMPLETED)
                     self._note(done)
-            finally:
-                # Reached by Ctrl-C too: threads that nobody stops would go on for hours.
-                if pending:
-                    self.progress.stop.set()
+            except BaseException:
+                # Ctrl-C too, whenever it comes: threads that nobody stops would go on for hours.
+                self.progress.stop.set()
                 threads.shutdown(wait=True, cancel_futures=True)
+                raise
 
     def _note(self, done: set[Future[None]]) -> None:
         for future in done:

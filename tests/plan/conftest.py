@@ -1,0 +1,24 @@
+"""The released model's bytes, counted once."""
+
+from pathlib import Path
+
+import pytest
+
+import shoal.errors
+from shoal.config.layouts import load_config
+from shoal.plan.size import GIB
+from shoal.plan.stored import Stored, count_stored
+
+RELEASE = Path(__file__).parents[1] / "data" / "release"
+MINIATURE = Path(shoal.errors.__file__).parent / "data" / "mini"
+BUDGETS = [gibibytes * GIB for gibibytes in (24, 64, 128, 256, 512)]
+
+
+@pytest.fixture(scope="session")
+def release() -> Stored:
+    return count_stored(load_config(RELEASE / "config.json"))
+
+
+@pytest.fixture(scope="session")
+def miniature() -> Stored:
+    return count_stored(load_config(MINIATURE))
