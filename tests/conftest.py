@@ -10,9 +10,7 @@ from pathlib import Path
 import jaxtyping
 import pytest
 
-jaxtyping.install_import_hook(
-    ["shoal.formats", "shoal.ops", "shoal.model", "shoal.weights"], "beartype.beartype"
-)
+jaxtyping.install_import_hook(["shoal.formats", "shoal.ops", "shoal.model", "shoal.weights"], "beartype.beartype")
 
 import torch  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402

@@ -5,11 +5,15 @@ from shoal.doctor.finding import Level
 
 
 def test_a_rate_is_told_as_seconds_a_token() -> None:
-    assert "13.03 GB, so at best 0.39 s" in examine_memory_rate(33.5e9, 1.0, 13.03e9).text
+    assert "13.03 GB, so at best 0.389 s" in examine_memory_rate(33.5e9, 1.0, 13.03e9).text
     assert (
-        "2.20 GB/s by O_DIRECT; a token whose experts are all missed waits 2.0 s"
+        "2.20 GB/s by O_DIRECT; a token whose experts are all missed waits 2.05 s"
         in examine_disk_rate(2.2e9, True, 4.51e9).text
     )
+
+
+def test_a_small_model_reads_something_too() -> None:
+    assert "a token reads 0.0047 GB, so at best 0.00014 s" in examine_memory_rate(33.5e9, 1.0, 4.7e6).text
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,12 @@ def test_in_a_container_the_path_outside_is_not_there_but_the_root_is_the_group(
         assert memory_limit(machine.proc, machine.cgroup) == MemoryLimit(800, 800)
 
 
+def test_no_path_leads_out_of_what_is_mounted(machine: MACHINE) -> None:
+    machine.put("proc/self/cgroup", "0::/../outside\n")
+    machine.put("sys/fs/outside/memory.max", "1\n")
+    assert memory_limit(machine.proc, machine.cgroup) is None
+
+
 def test_more_in_use_than_allowed_leaves_nothing(machine: MACHINE) -> None:
     machine.put("proc/self/cgroup", "0::/\n")
     machine.put_cgroup("memory.max", "800\n")

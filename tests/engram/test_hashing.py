@@ -41,9 +41,7 @@ def _slowly(layer: LayerTables, ids: list[int], position: int) -> list[int]:
     return rows
 
 
-@pytest.mark.parametrize(
-    "name", ["0_3", "last8", "france", "bos_france", "chat_france", "first16", "long_mod"]
-)
+@pytest.mark.parametrize("name", ["0_3", "last8", "france", "bos_france", "chat_france", "first16", "long_mod"])
 def test_release_sequences_hash_to_the_golden_rows(
     release_config: ModelConfig, release_map: TokenMap, release_golden: dict[str, Any], name: str
 ) -> None:
@@ -73,9 +71,7 @@ def test_masked_positions_hash_to_the_golden_rows(
     assert _rows(layout, second).tolist() == cases["masked"][1]
 
 
-def test_single_steps_hash_to_the_golden_rows(
-    release_config: ModelConfig, full_size_golden: dict[str, Any]
-) -> None:
+def test_single_steps_hash_to_the_golden_rows(release_config: ModelConfig, full_size_golden: dict[str, Any]) -> None:
     layout, cases = derive_layout(release_config), full_size_golden["hash_cases_identity_map"]
     for sequence, ids in enumerate(np.array(cases["ids"])):
         history = next_history(empty_history(3), ids[:7])
@@ -118,9 +114,7 @@ def test_any_cut_into_chunks_gives_the_rows_of_the_whole(ids: list[int], cuts: l
 
 
 @given(TOKENS, TOKENS, TOKENS)
-def test_rolling_back_to_a_prefix_leaves_no_trace(
-    prefix: list[int], rejected: list[int], after: list[int]
-) -> None:
+def test_rolling_back_to_a_prefix_leaves_no_trace(prefix: list[int], rejected: list[int], after: list[int]) -> None:
     kept = next_history(empty_history(3), np.array(prefix, dtype=np.int64))
     snapshot = kept.copy()
     hash_rows(RELEASED, kept, np.array(rejected, dtype=np.int64), pad=PAD)

@@ -75,9 +75,7 @@ def test_a_model_without_engram_has_an_empty_layout(mini_config: ModelConfig) ->
     check_rows(bare)
 
 
-@pytest.mark.parametrize(
-    "change", [{"engram_n_heads": 0}, {"engram_max_ngram_size": 1}, {"engram_n_heads": 10**9}]
-)
+@pytest.mark.parametrize("change", [{"engram_n_heads": 0}, {"engram_max_ngram_size": 1}, {"engram_n_heads": 10**9}])
 def test_impossible_columns_are_named(mini_config: ModelConfig, change: dict[str, Any]) -> None:
     with pytest.raises(EngramError, match="`engram_n_heads`"):
         derive_primes(replace(mini_config, **change))

@@ -36,9 +36,7 @@ def test_another_number_of_keys_is_refused(mini_config: ModelConfig, mini_tokeni
     assert "another tokenizer or tokenizers version rehashes every row" in str(raised.value.hint)
 
 
-def test_a_tokenizer_of_another_size_is_refused(
-    release_config: ModelConfig, mini_tokenizer_file: Path
-) -> None:
+def test_a_tokenizer_of_another_size_is_refused(release_config: ModelConfig, mini_tokenizer_file: Path) -> None:
     with pytest.raises(EngramError, match="has 1024 ids, expected `vocab_size` 129280"):
         TokenMap.load(mini_tokenizer_file, release_config, None)
 
@@ -49,9 +47,7 @@ def test_a_pad_outside_the_vocabulary_is_refused(mini_config: ModelConfig, mini_
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b"[1, 2]"])
-def test_a_file_that_is_no_tokenizer_is_named(
-    mini_config: ModelConfig, tmp_path: Path, content: bytes
-) -> None:
+def test_a_file_that_is_no_tokenizer_is_named(mini_config: ModelConfig, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "tokenizer.json"
     file.write_bytes(content)
     with pytest.raises(TokenizerError, match=r"tokenizer\.json"):
@@ -104,9 +100,7 @@ def test_a_damaged_cache_entry_is_rebuilt(
     (entry,) = tmp_path.iterdir()
     content = entry.read_bytes()
     damaged = bytes([*content[:900], content[900] ^ 1, *content[901:]])
-    entry.write_bytes(
-        {"cut": content[:-8], "flip": damaged, "empty": b"", "longer": content + bytes(8)}[damage]
-    )
+    entry.write_bytes({"cut": content[:-8], "flip": damaged, "empty": b"", "longer": content + bytes(8)}[damage])
     assert np.array_equal(TokenMap.load(mini_tokenizer_file, mini_config, tmp_path).ids, whole.ids)
     assert entry.read_bytes() == content
 

@@ -60,9 +60,7 @@ def test_cutting_further_back_is_refused(cache: SequenceCache) -> None:
 def test_a_state_of_another_model_is_refused(cache: SequenceCache, config: ModelConfig) -> None:
     other = dataclasses.replace(config, engram_max_ngram_size=3)
     state = SequenceCache(other, plan_layers(other)).state()
-    with pytest.raises(
-        SnapshotError, match=r"`history` of the snapshot is \[2\] torch.int64, expected \[3\]"
-    ):
+    with pytest.raises(SnapshotError, match=r"`history` of the snapshot is \[2\] torch.int64, expected \[3\]"):
         cache.load(state, 0)
 
 

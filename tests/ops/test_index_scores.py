@@ -42,9 +42,7 @@ def test_a_selection_is_the_best_positions_ascending(scores: list[float], count:
 
 
 @given(ROW, st.integers(1, 9), st.integers(1, 9), st.data())
-def test_candidates_are_the_best_blocks(
-    scores: list[float], block: int, count: int, data: st.DataObject
-) -> None:
+def test_candidates_are_the_best_blocks(scores: list[float], block: int, count: int, data: st.DataObject) -> None:
     visible = data.draw(st.integers(0, len(scores)))
     scores = scores[:visible] + [-math.inf] * (len(scores) - visible)
     rows = torch.tensor([scores], dtype=torch.bfloat16)

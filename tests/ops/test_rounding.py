@@ -34,9 +34,7 @@ def test_any_float64_goes_to_the_nearest_bfloat16(nearest_bfloat16: Rounded, val
 
 
 @given(st.integers(-134, 127), st.integers(128, 511), st.floats(-1, 1))
-def test_values_near_ties_round_once(
-    nearest_bfloat16: Rounded, exponent: int, half_steps: int, nudge: float
-) -> None:
+def test_values_near_ties_round_once(nearest_bfloat16: Rounded, exponent: int, half_steps: int, nudge: float) -> None:
     value = math.ldexp(half_steps * (1 + nudge * 2**-30), exponent - 8)
     assert rounded(value) == nearest_bfloat16(Fraction(value))
 

@@ -51,9 +51,7 @@ def test_weights_come_from_the_unbiased_scores_and_sum_to_the_scale(seed: int) -
 def test_image_rows_choose_with_their_own_bias() -> None:
     x, weight, bias = inputs(1)
     mask = torch.tensor([True, False] * 3 + [True])
-    masked, text, image = (
-        routes_of(x, weight, bias, m) for m in (mask, None, torch.ones(7, dtype=torch.bool))
-    )
+    masked, text, image = (routes_of(x, weight, bias, m) for m in (mask, None, torch.ones(7, dtype=torch.bool)))
     assert torch.equal(masked.expert_ids, torch.where(mask[:, None], image.expert_ids, text.expert_ids))
     assert not torch.equal(text.expert_ids, image.expert_ids)
 

@@ -112,6 +112,4 @@ def test_where_rows_lie_in_the_pool_changes_nothing() -> None:
     q, pool, listed, sink = inputs(8, 4, 70)
     order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(1))
     moved = torch.where(listed >= 0, order.argsort()[listed.clamp_min(0)], -1)
-    assert torch.equal(
-        sparse_attention(q, pool[order], moved, sink, W), sparse_attention(q, pool, listed, sink, W)
-    )
+    assert torch.equal(sparse_attention(q, pool[order], moved, sink, W), sparse_attention(q, pool, listed, sink, W))

@@ -98,9 +98,7 @@ SCALES = {"usual": (110, 132), "subnormal": (52, 66), "overflowing": (180, 200),
 
 @pytest.mark.parametrize("kind", ["float8", "float4"])
 @pytest.mark.parametrize("spread", SCALES)
-def test_a_quantised_product_is_the_exact_one_rounded_once(
-    kind: str, spread: str, nearest_bfloat16: Rounded
-) -> None:
+def test_a_quantised_product_is_the_exact_one_rounded_once(kind: str, spread: str, nearest_bfloat16: Rounded) -> None:
     low, high = SCALES[spread]
     seed = low + len(kind)
     x = Quantized(codes_e4m3(3, 96, seed=seed), scales(low, high, 3, 3, seed=seed + 1), Q8)
@@ -117,9 +115,7 @@ def test_a_quantised_product_is_the_exact_one_rounded_once(
 
 @settings(max_examples=30)
 @given(st.integers(0, 2**31), st.integers(1, 40))
-def test_a_bfloat16_product_is_the_exact_one_rounded_once(
-    nearest_bfloat16: Rounded, seed: int, inputs: int
-) -> None:
+def test_a_bfloat16_product_is_the_exact_one_rounded_once(nearest_bfloat16: Rounded, seed: int, inputs: int) -> None:
     x = random(2, inputs, seed=seed, dtype=torch.bfloat16)
     w = random(3, inputs, seed=seed + 1, dtype=torch.bfloat16)
     wanted = [[nearest_bfloat16(exact_dot(p, q)) for q in w.tolist()] for p in x.tolist()]
@@ -133,12 +129,8 @@ BATCHED = {
     "bfloat16": lambda x: W.linear_bfloat16(x, random(40, 96, seed=5, dtype=torch.bfloat16)),
     "float32": lambda x: W.linear_float32(x, random(40, 96, seed=6)),
     "head": lambda x: W.head(x, random(40, 96, seed=7, dtype=torch.bfloat16)),
-    "grouped": lambda x: W.grouped_linear(
-        x.unflatten(1, (4, 24)), random(4, 8, 24, seed=8, dtype=torch.bfloat16)
-    ),
-    "scores": lambda x: W.attention_scores(
-        x.unflatten(1, (4, 24)), x.repeat(1, 3).unflatten(1, (12, 24)).contiguous()
-    ),
+    "grouped": lambda x: W.grouped_linear(x.unflatten(1, (4, 24)), random(4, 8, 24, seed=8, dtype=torch.bfloat16)),
+    "scores": lambda x: W.attention_scores(x.unflatten(1, (4, 24)), x.repeat(1, 3).unflatten(1, (12, 24)).contiguous()),
     "values": lambda x: W.weighted_values(
         x.unflatten(1, (4, 24)).abs(), x.repeat(1, 3).unflatten(1, (24, 12)).contiguous()
     ),

@@ -46,6 +46,22 @@ def test_only_the_data_of_a_half_sparse_file_is_read(tmp_path: Path, monkeypatch
         os.close(fd)
 
 
+def test_a_piece_with_any_hole_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, piece = tmp_path / "holes", 1 << 20
+    with path.open("wb") as file:
+        file.write(os.urandom(piece + piece // 2))  # data, then half a piece of it
+        file.seek(4 * piece + piece // 2)  # a hole, then half a piece of data
+        file.write(os.urandom(piece + piece // 2))
+    monkeypatch.setattr(disk_probe, "PIECE_NBYTES", piece)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+        found = sorted(piece.offset for piece in disk_probe._sample([fd]) if piece.is_data)
+    finally:
+        os.close(fd)
+    assert found == [0, 5 * piece]
+
+
 def test_pieces_cover_a_file_once_and_end_on_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_probe, "PIECE_NBYTES", 8192)
     fd = os.open(written(tmp_path / "a", 3 * 8192 + 4096 + 17), os.O_RDONLY)

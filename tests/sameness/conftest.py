@@ -99,9 +99,7 @@ class Driver:
         logits = self.backbone.forward(batch, caches, record).logits
         return list(logits.split([len(chunk) for chunk in chunks]))
 
-    def lockstep(
-        self, sequences: Sequence[Chunks], caches: Sequence[SequenceCache] | None = None
-    ) -> list[Run]:
+    def lockstep(self, sequences: Sequence[Chunks], caches: Sequence[SequenceCache] | None = None) -> list[Run]:
         """Each sequence chunk by chunk, the n-th chunks of all of them in one forward."""
         held = list(caches) if caches is not None else [self.backbone.new_cache() for _ in sequences]
         logits: list[list[Tensor]] = [[] for _ in sequences]
@@ -110,9 +108,7 @@ class Driver:
             outputs = self.advance([sequences[i][turn] for i in going], [held[i] for i in going])
             for i, output in zip(going, outputs, strict=True):
                 logits[i].append(output)
-        return [
-            Run(torch.cat(rows), remembered(cache), cache) for rows, cache in zip(logits, held, strict=True)
-        ]
+        return [Run(torch.cat(rows), remembered(cache), cache) for rows, cache in zip(logits, held, strict=True)]
 
     def copy_of(self, cache: SequenceCache) -> SequenceCache:
         """A second sequence in the same state."""

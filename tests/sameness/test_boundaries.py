@@ -50,9 +50,7 @@ def best_of(scores: list[float], count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("layer", RATIOS)
-def test_every_row_picks_what_brute_force_picks(
-    layer: int, recorded: dict[str, Tensor], config: ModelConfig
-) -> None:
+def test_every_row_picks_what_brute_force_picks(layer: int, recorded: dict[str, Tensor], config: ModelConfig) -> None:
     scores, picks = recorded[f"L{layer}.index_score"], recorded[f"L{layer}.topk"]
     assert scores.shape[1] > config.index_topk
     for row, (values, found) in enumerate(zip(scores.tolist(), picks.tolist(), strict=True)):

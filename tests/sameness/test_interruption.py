@@ -11,9 +11,7 @@ def interrupt(*_: object) -> None:
 
 
 @pytest.mark.parametrize("layer", [0, 2, 6, 9])
-def test_an_interrupted_forward_leaves_no_trace(
-    driver: Any, layer: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_forward_leaves_no_trace(driver: Any, layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
     caches = [driver.copy_of(driver.whole(length).cache) for length in (31, 33)]
     with monkeypatch.context() as patch:
         patch.setattr(driver.backbone.layers[layer].moe, "forward", interrupt)

@@ -67,11 +67,7 @@ def test_thinking_opens_the_reasoning(release: Tokenizer) -> None:
 
 
 @given(
-    st.lists(
-        st.sampled_from(
-            ["<think>", "</think>", "<｜User｜>", "<｜begin▁of▁sentence｜>", "｜DSML｜", "a", " "]
-        )
-    )
+    st.lists(st.sampled_from(["<think>", "</think>", "<｜User｜>", "<｜begin▁of▁sentence｜>", "｜DSML｜", "a", " "]))
 )
 def test_no_message_can_forge_a_marker(mini: Tokenizer, pieces: list[str]) -> None:
     content = "".join(pieces)
@@ -83,9 +79,7 @@ def test_no_message_can_forge_a_marker(mini: Tokenizer, pieces: list[str]) -> No
 
 def test_text_parts_are_joined_by_a_blank_line() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert render_text([{"role": "user", "content": parts}]) == render_text(
-        [{"role": "user", "content": "a\n\nb"}]
-    )
+    assert render_text([{"role": "user", "content": parts}]) == render_text([{"role": "user", "content": "a\n\nb"}])
 
 
 def test_a_developer_message_is_a_system_message() -> None:

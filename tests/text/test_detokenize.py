@@ -7,9 +7,7 @@ from shoal.text.detokenize import StreamDetokenizer
 from shoal.text.tokenizer import Tokenizer
 
 # Ids 3 .. 258 of the miniature are the single bytes; 1000 and up are markers.
-BYTES_AND_MARKERS = st.one_of(
-    st.integers(3, 258), st.integers(0, 1023), st.sampled_from([0, 1, 2, 1000, 1012])
-)
+BYTES_AND_MARKERS = st.one_of(st.integers(3, 258), st.integers(0, 1023), st.sampled_from([0, 1, 2, 1000, 1012]))
 
 
 def _stream(tokenizer: Tokenizer, ids: list[int]) -> list[str]:

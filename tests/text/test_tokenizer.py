@@ -100,9 +100,7 @@ def test_a_tokenizer_over_64_mib_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_of_another_vocabulary_is_refused(mini: Tokenizer) -> None:
-    with pytest.raises(
-        TokenizerError, match="has 1024 ids, expected `vocab_size` 129280: it belongs to another"
-    ):
+    with pytest.raises(TokenizerError, match="has 1024 ids, expected `vocab_size` 129280: it belongs to another"):
         Tokenizer.load(mini.path, 129280)
 
 

@@ -25,20 +25,14 @@ def stores(miniature: Checkpoint, plans: Plans) -> tuple[MappedEngramRows, Resid
 
 @settings(max_examples=25)
 @given(layer=st.sampled_from([1, 4]), shares=st.lists(st.floats(0, 1), max_size=12))
-def test_resident_rows_are_the_mapped_ones(
-    stores: tuple[Store, Store], layer: int, shares: list[float]
-) -> None:
-    rows = torch.tensor(
-        [round(share * (ROWS[layer] - 1)) for share in [*shares, *shares[:2]]], dtype=torch.int64
-    )
+def test_resident_rows_are_the_mapped_ones(stores: tuple[Store, Store], layer: int, shares: list[float]) -> None:
+    rows = torch.tensor([round(share * (ROWS[layer] - 1)) for share in [*shares, *shares[:2]]], dtype=torch.int64)
     mapped, resident = (store.gather(layer, rows) for store in stores)
     assert torch.equal(mapped.codes, resident.codes) and torch.equal(mapped.scales, resident.scales)
 
 
 @pytest.mark.parametrize("layer", [1, 4])
-def test_rows_come_in_the_order_asked_for(
-    stores: tuple[Store, Store], miniature: Checkpoint, layer: int
-) -> None:
+def test_rows_come_in_the_order_asked_for(stores: tuple[Store, Store], miniature: Checkpoint, layer: int) -> None:
     asked = torch.tensor([ROWS[layer] - 1, 0, 17, 0])
     table = miniature.tensor(f"layers.{layer}.engram.embed.weight")
     for store in stores:

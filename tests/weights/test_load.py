@@ -87,9 +87,7 @@ def test_a_missing_tokenizer_stops_the_load(config: ModelConfig, spoiled: Any) -
         load_backbone(config, checkpoint)
 
 
-def test_table_sizes_that_are_not_the_primes_stop_the_load(
-    config: ModelConfig, miniature: Checkpoint
-) -> None:
+def test_table_sizes_that_are_not_the_primes_stop_the_load(config: ModelConfig, miniature: Checkpoint) -> None:
     from dataclasses import replace
 
     other = replace(config, engram_vocab_size=607)

@@ -37,9 +37,7 @@ def test_what_was_read_is_counted_and_reported(miniature: Checkpoint) -> None:
         (f"{MATRIX}.scale", 6, b"\xff", rf"`{MATRIX}.scale` is NaN \(code 255\) at \[1, 1\]"),
     ],
 )
-def test_a_nan_code_or_scale_is_named(
-    spoiled: Any, name: str, offset: int, value: bytes, message: str
-) -> None:
+def test_a_nan_code_or_scale_is_named(spoiled: Any, name: str, offset: int, value: bytes, message: str) -> None:
     spoiled.poke(name, offset, value)
     with Checkpoint.open(spoiled.directory) as checkpoint:
         with pytest.raises(TensorError, match=message) as caught:
@@ -51,9 +49,7 @@ def test_a_nan_code_or_scale_is_named(
 def test_a_float32_that_is_not_finite_is_named(spoiled: Any, value: float) -> None:
     spoiled.poke("layers.2.hc_attn_base", 4, struct.pack("<f", value))
     with Checkpoint.open(spoiled.directory) as checkpoint:
-        problem = pytest.raises(
-            TensorError, match=r"`layers\.2\.hc_attn_base` holds a value that is not finite"
-        )
+        problem = pytest.raises(TensorError, match=r"`layers\.2\.hc_attn_base` holds a value that is not finite")
         with problem:
             WeightReader(checkpoint).tensor("layers.2.hc_attn_base")
 

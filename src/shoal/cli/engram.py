@@ -24,12 +24,8 @@ Report = dict[str, Any]
 
 def command(
     config: Annotated[Path, typer.Option(help="config.json, or a directory that holds one.")],
-    tokenizer: Annotated[
-        Path | None, typer.Option(help="tokenizer.json, or a directory that holds one.")
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write the report to this file.")
-    ] = None,
+    tokenizer: Annotated[Path | None, typer.Option(help="tokenizer.json, or a directory that holds one.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the report to this file.")] = None,
 ) -> None:
     """Check the Engram layout: primes, rows, multipliers, token map, sampled ids."""
     report = _inspect(config, tokenizer)
@@ -102,9 +98,7 @@ def _layer(config: "ModelConfig", index: int, layer: "LayerTables") -> Report:
     }
 
 
-def _sample(
-    config: "ModelConfig", layout: "EngramLayout", token_map: "TokenMap | None", problems: list[str]
-) -> Report:
+def _sample(config: "ModelConfig", layout: "EngramLayout", token_map: "TokenMap | None", problems: list[str]) -> Report:
     """Hash seeded random tokens; every row must lie in its column and in the declared table."""
     import numpy as np
 
@@ -121,9 +115,7 @@ def _sample(
         num_rows, num_outside = num_rows + rows.size, num_outside + int(outside.sum())
         if outside.any():
             first = int(rows[outside][0])
-            problems.append(
-                f"layer {layer.layer_id} hashes to row {first}, beyond its {declared} declared rows"
-            )
+            problems.append(f"layer {layer.layer_id} hashes to row {first}, beyond its {declared} declared rows")
     return {"tokens": len(tokens), "rows": num_rows, "out_of_range": num_outside}
 
 
@@ -152,9 +144,7 @@ def _lines(report: Report) -> list[str]:
             f"pad {facts['pad_id']} is compressed id {facts['compressed_pad_id']}"
         )
     sampled = report["sampled"]
-    lines.append(
-        f"sampled: {sampled['tokens']} tokens, {sampled['rows']} rows, {sampled['out_of_range']} out of range"
-    )
+    lines.append(f"sampled: {sampled['tokens']} tokens, {sampled['rows']} rows, {sampled['out_of_range']} out of range")
     lines += [f"problem: {problem}" for problem in report["problems"]]
     return [*lines, "[PASS]" if report["passed"] else "[FAIL]"]
 

@@ -9,8 +9,8 @@ BUSY = 0.9
 
 def examine_memory_rate(per_second: float, processor_share: float, token_nbytes: float) -> Finding:
     """A token reads `token_nbytes`, so this is the speed that no program can pass on this machine."""
-    text = f"{per_second / 1e9:.1f} GB/s; a token reads {token_nbytes / 1e9:.2f} GB"
-    text += f", so at best {token_nbytes / per_second:.2f} s"
+    text = f"{per_second / 1e9:.1f} GB/s; a token reads {token_nbytes / 1e9:.4g} GB"
+    text += f", so at best {token_nbytes / per_second:.3g} s"
     if processor_share < BUSY:
         found = f"{text}, measured with {processor_share:.0%} of the processors' time"
         return warning("memory bandwidth", found, "another program is busy; end it and ask again")
@@ -25,7 +25,7 @@ def examine_disk_rate(per_second: float, direct: bool, token_nbytes: float) -> F
     """`token_nbytes` are those of a token's routed experts, all of which come from the disk when none is held."""
     how = "by O_DIRECT" if direct else "through the page cache"
     text = f"{per_second / 1e9:.2f} GB/s {how}; a token whose experts are all missed waits"
-    text += f" {token_nbytes / per_second:.1f} s"
+    text += f" {token_nbytes / per_second:.3g} s"
     if not direct:
         return warning(
             "disk bandwidth",

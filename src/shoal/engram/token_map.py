@@ -55,14 +55,10 @@ class TokenMap:
                 _write_entry(entry, ids)
         _check_size(ids, config.engram_compressed_vocab_size, tokenizer_file)
         if not 0 <= config.engram_pad_id < len(ids):
-            raise EngramError(
-                f"`engram_pad_id` is {config.engram_pad_id}, expected an id of 0 .. {len(ids) - 1}"
-            )
+            raise EngramError(f"`engram_pad_id` is {config.engram_pad_id}, expected an id of 0 .. {len(ids) - 1}")
         return cls(ids, int(ids[config.engram_pad_id]))
 
-    def compress(
-        self, token_ids: Sequence[int] | Int64Array, dead: NDArray[np.bool_] | None = None
-    ) -> Int64Array:
+    def compress(self, token_ids: Sequence[int] | Int64Array, dead: NDArray[np.bool_] | None = None) -> Int64Array:
         """The compressed ids of `token_ids`: int64 [tokens], `DEAD` where the mask `dead` [tokens] is set.
 
         Raises `PromptError` for an id outside the vocabulary.

@@ -68,4 +68,3 @@ class Engram:
         streams = gate_streams(streams, key, value, w.q_weight, w.k_weight, mask, self.eps, self.arithmetic)
         step.record(f"{name}.stream_out", streams)
         return streams
-

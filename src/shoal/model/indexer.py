@@ -32,9 +32,7 @@ class IndexerWeights:
 class Indexer:
     """Publishes the selected positions of each sequence, and the candidates if its layer is their source."""
 
-    def __init__(
-        self, weights: IndexerWeights, plan: LayerPlan, config: ModelConfig, arithmetic: Arithmetic
-    ) -> None:
+    def __init__(self, weights: IndexerWeights, plan: LayerPlan, config: ModelConfig, arithmetic: Arithmetic) -> None:
         assert plan.kv_source is not None, plan
         self.weights, self.plan, self.config, self.arithmetic = weights, plan, config, arithmetic
         self.kv_source = plan.kv_source

@@ -89,9 +89,7 @@ class MoE:
     def _route(self, x: BFloat16[Tensor, "tokens dim"], step: Step) -> Routes:
         w, config = self.weights, self.config
         mask = None if self.plan.is_draft else step.batch.image_mask
-        routes = route(
-            x, w.gate, w.bias, w.bias_vl, mask, self.active, float(config.route_scale), self.arithmetic
-        )
+        routes = route(x, w.gate, w.bias, w.bias_vl, mask, self.active, float(config.route_scale), self.arithmetic)
         for name in ("expert_ids", "weights", "margin"):
             short = "indices" if name == "expert_ids" else name
             step.record(f"L{self.plan.layer_id}.router.{short}", getattr(routes, name))
@@ -111,5 +109,3 @@ class MoE:
     ) -> BFloat16[Tensor, "rows dim"]:
         limit = float(self.config.swiglu_limit)
         return apply_expert(x, expert.w1, expert.w2, expert.w3, weights, limit, self.arithmetic)
-
-

@@ -121,5 +121,5 @@ def _from_disk(traffic: Traffic, rates: Rates) -> str:
 _EXPLANATION = (
     f"  {SHARE:.2f} is the share of the memory and arithmetic rates that native kernels are built to reach; a",
     "  processor for which `shoal doctor` finds none is far slower. Disk time is added, not hidden: which experts a",
-    "  layer needs is known only once its router has run. Arithmetic is 2 operations for each parameter that acts on a token.",
+    "  layer needs is known only once its router has run. Arithmetic is 2 operations a parameter that acts on a token.",
 )

@@ -110,9 +110,7 @@ def _message(message: Message, where: str) -> "recipe.Message":
             _refuse_image_marker(reasoning or "", where)
             calls = _tool_calls(message.get("tool_calls"), where)
             return recipe.AssistantMessage(content, reasoning, calls, bool(message.get("prefix", False)))
-    raise PromptError(
-        f"`{where}.role` is `{role}`, expected one of {', '.join(f'`{name}`' for name in _ROLES)}"
-    )
+    raise PromptError(f"`{where}.role` is `{role}`, expected one of {', '.join(f'`{name}`' for name in _ROLES)}")
 
 
 def _content(content: object, where: str) -> str:
@@ -122,9 +120,7 @@ def _content(content: object, where: str) -> str:
     if isinstance(content, Sequence) and not isinstance(content, str):
         content = "\n\n".join(_part(part, f"{where}.content[{index}]") for index, part in enumerate(content))
     if not isinstance(content, str):
-        raise PromptError(
-            f"`{where}.content` is `{type(content).__name__}`, expected text or a list of parts"
-        )
+        raise PromptError(f"`{where}.content` is `{type(content).__name__}`, expected text or a list of parts")
     _refuse_image_marker(content, where)
     return content
 

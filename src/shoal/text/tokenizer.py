@@ -128,9 +128,7 @@ def _read(file: Path) -> bytes:
         with file.open("rb") as stream:
             nbytes = os.fstat(stream.fileno()).st_size
             if nbytes > MAX_NBYTES:
-                raise TokenizerError(
-                    f"`{file}` is {nbytes} bytes, expected a tokenizer of at most {MAX_NBYTES}"
-                )
+                raise TokenizerError(f"`{file}` is {nbytes} bytes, expected a tokenizer of at most {MAX_NBYTES}")
             content = stream.read()
     except FileNotFoundError:
         raise TokenizerError(
@@ -170,9 +168,7 @@ def _check_vocabulary(whole: "tokenizers.Tokenizer", file: Path, vocab_size: int
     vocabulary = whole.get_vocab()
     found = max(vocabulary.values(), default=-1) + 1
     if found != len(set(vocabulary.values())):
-        raise TokenizerError(
-            f"`{file}` has {len(set(vocabulary.values()))} ids up to {found - 1}, expected no hole"
-        )
+        raise TokenizerError(f"`{file}` has {len(set(vocabulary.values()))} ids up to {found - 1}, expected no hole")
     if vocab_size is not None and found != vocab_size:
         raise TokenizerError(
             f"`{file}` has {found} ids, expected `vocab_size` {vocab_size}: it belongs to another vocabulary"
