@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli import audit, config, doctor, engram, generate, plan, synth, trace
+from shoal.cli import audit, config, doctor, engram, generate, plan, pull, synth, trace
 from shoal.errors import ShoalError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app.command("audit")(audit.command)
 app.command("synth")(synth.command)
 app.command("plan")(plan.command)
 app.command("doctor")(doctor.command)
+app.command("pull")(pull.command)
 app.command("config")(config.command)
 app.command("engram")(engram.command)
 

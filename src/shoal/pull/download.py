@@ -10,7 +10,7 @@ from shoal.pull.part_file import PartFile
 from shoal.pull.remote_file import RemoteFile
 from shoal.pull.repository import ConnectionLostError, Repository
 
-# A hub's storage sends no more than 50 GB in one answer; a new one every GiB costs nothing and renews its address.
+# A hub's storage sends no more than 50 GB in one answer; a new one every GiB also renews its address.
 PIECE_NBYTES = 1 << 30
 MOST_FRUITLESS_TRIES = 6
 FIRST_WAIT_SECONDS = 1.0
