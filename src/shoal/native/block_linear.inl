@@ -64,11 +64,13 @@ inline bool has_nan(const uint8_t* codes, const uint8_t* scales, size_t inputs) 
     return nan;
 }
 
+// `Sum` holds a block exactly: 27 bits with E2M1 weights, 41 with E4M3.
+template <typename Sum>
 inline uint16_t one_output(const int32_t* x, const uint8_t* x_scales, const int32_t* w, const uint8_t* w_scales,
                            size_t blocks, double unit, double* terms) {
     for (size_t b = 0; b < blocks; ++b) {
-        int64_t dot = 0;
-        for (size_t k = 0; k < kBlock; ++k) dot += static_cast<int64_t>(x[b * kBlock + k]) * w[b * kBlock + k];
+        Sum dot = 0;
+        for (size_t k = 0; k < kBlock; ++k) dot += static_cast<Sum>(x[b * kBlock + k]) * w[b * kBlock + k];
         terms[b] = static_cast<double>(dot) * unit * e8m0_value(x_scales[b]) * e8m0_value(w_scales[b]);
     }
     return round_to_bf16(halving_sum(terms, blocks));
@@ -83,8 +85,8 @@ void block_linear(const ShoalBlockLinear* p, int32_t* x_values, int32_t* w_value
         // An FP8 tile spans 32 outputs, an FP4 scale one.
         const uint8_t* w_scales = p->weight_scales + (p->weight_is_e2m1 ? output : output / kBlock) * blocks;
         for (size_t row = 0; row < p->rows; ++row)
-            p->y[row * p->outputs + output] = one_output(x_values + row * p->inputs, p->x_scales + row * blocks,
-                                                         w_values, w_scales, blocks, unit, terms);
+            p->y[row * p->outputs + output] = (p->weight_is_e2m1 ? one_output<int32_t> : one_output<int64_t>)(
+                x_values + row * p->inputs, p->x_scales + row * blocks, w_values, w_scales, blocks, unit, terms);
     }
     for (size_t row = 0; row < p->rows; ++row)
         if (has_nan(p->x_codes + row * p->inputs, p->x_scales + row * blocks, p->inputs))

@@ -21,9 +21,10 @@ def index_scores(
     Positions from `visible` on are −inf.
     """
     products = arithmetic.index_products(q, keys).relu() * weights[..., None]
-    scores = products[:, 0].float()
-    for head in range(1, q.shape[1]):
-        scores = scores + products[:, head].float()
+    # From zero: heads that are all -0 add up to +0, as released.
+    scores = torch.zeros((q.shape[0], keys.shape[0]))
+    for head in products.unbind(1):
+        scores = scores + head.float()
     positions = torch.arange(keys.shape[0])
     return scores.to(torch.bfloat16).masked_fill(positions >= visible[:, None], -torch.inf)
 
