@@ -1,6 +1,8 @@
 """What the tree promises about itself: sizes, imports, words."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,9 @@ def test_the_data_of_tests_and_package_stays_small() -> None:
     sizes = [path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file()]
     assert max(sizes) <= MOST_FILE_BYTES
     assert sum(sizes) <= MOST_DATA_BYTES
+
+
+def test_imports_go_down_the_floors() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

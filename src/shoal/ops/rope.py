@@ -1,7 +1,6 @@
 """Rotary embedding of the last dims, interleaved pairs (spec §4.3)."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -47,9 +46,6 @@ class Rotation:
     def inverse(self) -> "Rotation":
         """The conjugate rotation."""
         return Rotation(self.cos, -self.sin)
-
-
-Table = Callable[[Tensor], Rotation]
 
 
 def rotation_at(
