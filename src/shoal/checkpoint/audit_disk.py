@@ -3,16 +3,15 @@
 Presence is what the index says, or what the headers say where there is none (spec §2.2).
 """
 
-import gc
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from shoal.checkpoint.audit_family import Family, family_of
 from shoal.checkpoint.directory import find_index
+from shoal.checkpoint.garbage_collection import without_garbage_collection
 from shoal.checkpoint.header import TensorEntry
 from shoal.checkpoint.index import SHARD_SUFFIX, ShardIndex, read_index
 from shoal.checkpoint.json_object import quoted
@@ -75,7 +74,7 @@ class Disk:
 def read_disk(directory: Path, *, index_file: Path | None = None, are_prefixes: bool = False) -> Disk:
     """What `directory` holds, by its own index or `index_file`. Raises CheckpointError and its subclasses."""
     index = read_index(index_file) if index_file else find_index(directory)
-    with _no_garbage_collection():
+    with without_garbage_collection():
         if are_prefixes:
             headers, strays, notes = _prefixes(directory, index)
         else:
@@ -158,15 +157,3 @@ def _check_unique(headers: Mapping[str, RawHeader]) -> None:
                 both = f"{quoted(seen[name].path)} and in {quoted(header.path)}"
                 raise TensorError(f"{quoted(name)} is in {both}, expected once where no index assigns it")
             seen[name] = header
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Headers make some 300,000 small objects and no cycle; looking for one takes as long as reading them."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -3,10 +3,9 @@
 Shards are mapped and read by Shoal itself, so a table larger than the memory costs only the rows asked for.
 """
 
-import gc
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from shoal.checkpoint.directory import check_scales, find_index, locate_tensors, shard_names
+from shoal.checkpoint.garbage_collection import without_garbage_collection
 from shoal.checkpoint.header import TensorEntry
 from shoal.checkpoint.json_object import quoted
 from shoal.checkpoint.shard_file import ShardFile
@@ -53,7 +53,7 @@ class Checkpoint:
         # Absolute, so that a later chdir is not taken for a vanished file.
         root = Path(directory).absolute()
         index = find_index(root)
-        with ExitStack() as stack, _no_garbage_collection():
+        with ExitStack() as stack, without_garbage_collection():
             files = {name: stack.enter_context(ShardFile(root / name)) for name in shard_names(root, index)}
             entries = locate_tensors(index, {name: file.header for name, file in files.items()})
             check_scales(entries)
@@ -131,18 +131,6 @@ class Checkpoint:
 
     def _read(self, entry: TensorEntry, spans: list[tuple[int, int]], nbytes: int) -> torch.Tensor:
         return self._files[entry.path].read(spans, nbytes)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Headers make some 300,000 small objects and no cycle; looking for one takes as long as reading them."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _torch_dtype(entry: TensorEntry) -> torch.dtype:

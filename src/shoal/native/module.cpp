@@ -12,12 +12,18 @@ namespace nb = nanobind;
 
 namespace {
 
-std::vector<const ShoalKernels*> supported_tables() {
+std::vector<const ShoalKernels*> find_supported_tables() {
     const ShoalKernels** tables = nullptr;
     const size_t count = shoal_kernel_tables(&tables);
     std::vector<const ShoalKernels*> supported;
     for (size_t i = 0; i < count; ++i)
         if (shoal_kernel_supported(tables[i])) supported.push_back(tables[i]);
+    return supported;
+}
+
+// Asked of the processor once, not at every call of a kernel.
+const std::vector<const ShoalKernels*>& supported_tables() {
+    static const std::vector<const ShoalKernels*> supported = find_supported_tables();
     return supported;
 }
 
