@@ -77,6 +77,8 @@ class AuditReport:
             partial.replace(file)
         except OSError as problem:
             raise OptionError(f"{quoted(file)} cannot be written: {problem.strerror}") from problem
+        finally:
+            partial.unlink(missing_ok=True)
 
     def _as_json(self) -> dict[str, object]:
         num_readable, nbytes = self._readable()
