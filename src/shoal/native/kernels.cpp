@@ -2,6 +2,7 @@
 //
 // No std templates here: the linker may keep one copy of a shared inline function, built for the wrong processor.
 #include "kernels.h"
+#include "lanes.h"
 
 #include "quantize_q8.inl"
 // Each builds on those above it.
@@ -10,11 +11,10 @@
 #include "block_linear.inl"
 #include "split_mix.inl"
 
-#define SHOAL_JOIN2(a, b) a##b
-#define SHOAL_JOIN(a, b) SHOAL_JOIN2(a, b)
-#define SHOAL_TEXT2(a) #a
-#define SHOAL_TEXT(a) SHOAL_TEXT2(a)
-
-extern "C" const ShoalKernels SHOAL_JOIN(shoal_kernels_, SHOAL_ISA);
-extern "C" const ShoalKernels SHOAL_JOIN(shoal_kernels_, SHOAL_ISA) = {
-    SHOAL_TEXT(SHOAL_ISA), quantize_q8, block_linear, halving_dots, elementary, split_mix};
+extern "C" const ShoalKernels SHOAL_NAME(kernels);
+extern "C" const ShoalKernels SHOAL_NAME(kernels) = {
+    SHOAL_TEXT(SHOAL_ISA), quantize_q8, block_linear, halving_dots, elementary, split_mix,
+#define SHOAL_ENTRY(name, Parameters) SHOAL_NAME(name),
+    SHOAL_OPERATORS(SHOAL_ENTRY)
+#undef SHOAL_ENTRY
+};

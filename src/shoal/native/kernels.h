@@ -7,6 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "attention.h"
+#include "elementwise.h"
+#include "experts.h"
+#include "indexer.h"
+#include "linear.h"
+#include "names.h"
+#include "pool.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -34,6 +42,20 @@ typedef struct ShoalMix {
     float eps;
 } ShoalMix;
 
+// Every operator of every family. Compiled per instruction set as SHOAL_NAME(operator).
+#define SHOAL_OPERATORS(X)       \
+    SHOAL_LINEAR_OPERATORS(X)    \
+    SHOAL_EXPERTS_OPERATORS(X)   \
+    SHOAL_ATTENTION_OPERATORS(X) \
+    SHOAL_INDEXER_OPERATORS(X)   \
+    SHOAL_ELEMENTWISE_OPERATORS(X)
+
+#if defined(SHOAL_ISA)
+#define SHOAL_DECLARE_OPERATOR(name, Parameters) void SHOAL_NAME(name)(const Parameters* p, ShoalPool* pool);
+SHOAL_OPERATORS(SHOAL_DECLARE_OPERATOR)
+#undef SHOAL_DECLARE_OPERATOR
+#endif
+
 typedef struct ShoalKernels {
     const char* isa;
     // x bf16 [rows, columns] -> codes E4M3 [rows, columns], scales E8M0 [rows, columns / 32]; columns % 32 == 0.
@@ -46,6 +68,9 @@ typedef struct ShoalKernels {
     void (*elementary)(int function, const float* x, float* y, size_t count);
     // u [rows, streams * (streams + 2)] -> pre, post [rows, streams], comb [rows, streams, streams].
     void (*split_mix)(const ShoalMix* p, const float* u, float* pre, float* post, float* comb);
+#define SHOAL_MEMBER(name, Parameters) void (*name)(const Parameters* p, ShoalPool* pool);
+    SHOAL_OPERATORS(SHOAL_MEMBER)
+#undef SHOAL_MEMBER
 } ShoalKernels;
 
 // Tables that were built, best first; the last one is portable. `supported` asks the processor.

@@ -1,14 +1,5 @@
 // The Python module: names tables, checks sizes, releases the GIL. Pointers come from tensors checked in `ops`.
-#include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
-
-#include <string>
-#include <vector>
-
-#include "kernels.h"
-
-namespace nb = nanobind;
+#include "binding.h"
 
 namespace {
 
@@ -31,11 +22,6 @@ const ShoalKernels* table_named(const std::string& isa) {
     for (const ShoalKernels* table : supported_tables())
         if (table->isa == isa) return table;
     throw nb::value_error(("no kernels for `" + isa + "` on this machine").c_str());
-}
-
-template <typename T>
-T* at(uintptr_t address) {
-    return reinterpret_cast<T*>(address);
 }
 
 // All sizes are those of tensors that `ops.native` checked and keeps alive.
@@ -114,4 +100,18 @@ NB_MODULE(_native, module) {
     module.attr("SIGMOID") = static_cast<int>(SHOAL_SIGMOID);
     module.attr("SILU") = static_cast<int>(SHOAL_SILU);
     module.attr("SOFTPLUS") = static_cast<int>(SHOAL_SOFTPLUS);
+
+    nb::class_<Kernels> kernels(module, "Kernels", "The operators of one instruction set on a pool of threads.");
+    kernels.def(
+        "__init__",
+        [](Kernels* self, const std::string& isa, size_t threads) { new (self) Kernels(table_named(isa), threads); },
+        nb::arg("isa"), nb::arg("threads"));
+    kernels.def_prop_ro("isa", [](const Kernels& self) { return std::string(self.table->isa); });
+    kernels.def_prop_ro("threads", [](const Kernels& self) { return shoal_pool_threads(self.pool); });
+    kernels.def_prop_ro("calls", [](const Kernels& self) { return self.calls; }, "Operators run so far.");
+    bind_linear(kernels);
+    bind_experts(kernels);
+    bind_attention(kernels);
+    bind_indexer(kernels);
+    bind_elementwise(kernels);
 }

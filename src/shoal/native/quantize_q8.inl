@@ -16,18 +16,6 @@ constexpr float kSmallestNormal = 0x1p-6f;
 // Adding 1.5 * 2^23 to |v| * 2^9 leaves the subnormal code, rounded to even, in the low bits.
 constexpr float kSubnormalScale = 512.0f, kSubnormalShift = 12582912.0f;
 
-inline uint32_t bits_of(float value) {
-    uint32_t bits;
-    __builtin_memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-inline float value_of(uint32_t bits) {
-    float value;
-    __builtin_memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 // The E4M3 code of |v| <= 448, ties to even.
 inline uint8_t encode_e4m3(float v) {
     const uint32_t bits = bits_of(v), magnitude = bits & kAbsolute;

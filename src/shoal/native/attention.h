@@ -1,0 +1,8 @@
+// C ABI of the attention operators. See kernels.h.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+// One line an operator: its name and the struct it takes.
+#define SHOAL_ATTENTION_OPERATORS(X)
