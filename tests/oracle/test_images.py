@@ -51,7 +51,9 @@ def test_image_rows_choose_experts_with_their_own_bias(
 ) -> None:
     weights = wide.layers[0].moe.weights
     right, _ = forward(wide, golden(name), wide.new_cache())
-    monkeypatch.setattr(wide.layers[0].moe, "weights", replace(weights, bias_vl=weights.bias))
+    monkeypatch.setattr(
+        wide.layers[0].moe, "weights", replace(weights, router=replace(weights.router, bias_vl=weights.router.bias))
+    )
     wrong, _ = forward(wide, golden(name), wide.new_cache())
     wanted = golden(name)["L0.router.indices"].long().sort(-1).values
     assert torch.equal(right["L0.router.indices"].sort(-1).values, wanted)

@@ -1,7 +1,4 @@
-"""Attention of one layer: window ring, the chunk's own rows, selected compressed entries (spec §4.2).
-
-There is no norm on q after wq_b.
-"""
+"""Attention of one layer: window ring, the chunk's own rows, selected compressed entries (spec §4.2)."""
 
 from dataclasses import dataclass
 
@@ -16,25 +13,20 @@ from shoal.model.compressor import Compressor
 from shoal.model.indexer import Indexer
 from shoal.model.step import Step
 from shoal.ops.arithmetic import Arithmetic
+from shoal.ops.attention_projections import InputProjections, OutputProjections, project_in, project_out
 from shoal.ops.index_scores import ABSENT
 from shoal.ops.quantize import Quantized
-from shoal.ops.rms_norm import rms_norm
 from shoal.ops.rope import rotate
 from shoal.ops.sparse_attention import sparse_attention
-from shoal.ops.weights import Float8Weight, dequantize_weight
+from shoal.ops.sublayer import Entered
 
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """The projections every layer has."""
+    """What every layer's attention has."""
 
-    wq_a: Float8Weight
-    q_norm: BFloat16[Tensor, "q_rank"]
-    wq_b: Float8Weight
-    wkv: Float8Weight
-    kv_norm: BFloat16[Tensor, "head_dim"]
-    wo_a: Float8Weight
-    wo_b: Float8Weight
+    input: InputProjections
+    output: OutputProjections
     sink: Float32[Tensor, "heads"]
 
 
@@ -53,26 +45,22 @@ class Attention:
         self.weights, self.compressor, self.indexer = weights, compressor, indexer
         self.plan, self.config, self.arithmetic = plan, config, arithmetic
 
-    def forward(self, x: BFloat16[Tensor, "tokens dim"], step: Step) -> BFloat16[Tensor, "tokens dim"]:
-        """Attend, and write the window rings afterwards."""
-        w, arithmetic, eps = self.weights, self.arithmetic, float(self.config.norm_eps)
+    def forward(
+        self, entered: Entered, streams: BFloat16[Tensor, "tokens streams dim"], step: Step
+    ) -> tuple[BFloat16[Tensor, "tokens dim"], BFloat16[Tensor, "tokens streams dim"]]:
+        """Attention's output and the streams it returns to; the window rings are written after attending."""
         rotation = step.yarn_rotation if self.plan.uses_yarn else step.window_rotation
-        x_q8 = arithmetic.quantize_q8(x)
-        qr = rms_norm(arithmetic.quantized_linear(x_q8, w.wq_a), w.q_norm, eps, arithmetic)
-        qr_q8 = arithmetic.quantize_q8(qr)
-        q = arithmetic.quantized_linear(qr_q8, w.wq_b)
-        q = rotate(q.unflatten(1, (self.config.n_heads, self.config.head_dim)), rotation)
-        kv = rms_norm(arithmetic.quantized_linear(x_q8, w.wkv), w.kv_norm, eps, arithmetic)
-        kv_q8 = arithmetic.quantize_q8(rotate(kv, rotation))
+        projected = project_in(entered.x_q8, self.weights.input, rotation, float(self.config.norm_eps), self.arithmetic)
         if self.compressor is not None:
-            self.compressor.extend(x, step)
+            self.compressor.extend(entered.x, step)
         if self.indexer is not None:
-            self.indexer.select(x, qr_q8, step)
+            self.indexer.select(entered.x, projected.qr, step)
         attended = [
-            self._attend(q[span.rows], kv_q8[span.rows], number, cache, step)
+            self._attend(projected.q[span.rows], projected.kv[span.rows], number, cache, step)
             for number, span, cache in step.sequences()
         ]
-        return self._project(rotate(torch.cat(attended), rotation.inverse()))
+        o = rotate(torch.cat(attended), rotation.inverse())
+        return project_out(o, self.weights.output, streams, entered.mix, self.arithmetic)
 
     def _attend(
         self, q: BFloat16[Tensor, "tokens heads dim"], kv: Quantized, number: int, cache: SequenceCache, step: Step
@@ -106,10 +94,3 @@ class Attention:
         wanted = selected[selected != ABSENT].unique()
         rows = torch.searchsorted(wanted, selected) + first_row
         return cache.entries[self.plan.kv_source].read(wanted), rows.masked_fill(selected == ABSENT, ABSENT)
-
-    def _project(self, o: BFloat16[Tensor, "tokens heads head_dim"]) -> BFloat16[Tensor, "tokens dim"]:
-        """Grouped bf16 projection of unquantised heads, then a quantised one (spec §4.2 step 7)."""
-        groups = self.config.o_groups
-        wo_a = dequantize_weight(self.weights.wo_a).unflatten(0, (groups, -1))
-        t = self.arithmetic.grouped_linear(o.reshape(o.shape[0], groups, -1), wo_a)
-        return self.arithmetic.quantized_linear(self.arithmetic.quantize_q8(t.flatten(1)), self.weights.wo_b)

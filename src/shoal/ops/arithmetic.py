@@ -12,7 +12,7 @@ from jaxtyping import BFloat16, Float, Float32, Int64
 from torch import Tensor
 
 from shoal.ops.quantize import Quantized
-from shoal.ops.weights import BlockScaledWeight
+from shoal.ops.weights import BlockScaledWeight, Float8Weight
 
 
 class FusedKernels(Protocol):
@@ -59,9 +59,9 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def grouped_linear(
-        self, x: BFloat16[Tensor, "tokens groups inputs"], weight: BFloat16[Tensor, "groups outputs inputs"]
+        self, x: BFloat16[Tensor, "tokens groups inputs"], weight: Float8Weight
     ) -> BFloat16[Tensor, "tokens groups outputs"]:
-        """One bf16 product a group, rounded to bf16 (spec §4.2 step 7)."""
+        """One bf16 product a group, rounded to bf16 (spec §4.2 step 7); the weight holds group after group."""
 
     @abstractmethod
     def attention_scores(

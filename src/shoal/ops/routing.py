@@ -19,25 +19,42 @@ class Routes:
     margin: Float32[Tensor, "tokens"]
 
 
+@dataclass(frozen=True)
+class Router:
+    """The router's weights: experts compete by s + bias, with `bias_vl` inside images; `active` of them win."""
+
+    gate: BFloat16[Tensor, "experts dim"]
+    bias: Float32[Tensor, "experts"]
+    bias_vl: Float32[Tensor, "experts"]
+    active: int
+    scale: float
+
+
 def route(
     x: BFloat16[Tensor, "tokens dim"],
-    weight: BFloat16[Tensor, "experts dim"],
-    bias: Float32[Tensor, "experts"],
-    bias_vl: Float32[Tensor, "experts"],
+    router: Router,
     image_mask: Bool[Tensor, "tokens"] | None,
-    active: int,
-    route_scale: float,
     arithmetic: Arithmetic,
 ) -> Routes:
-    """s = √softplus(x·wᵀ); the `active` largest of s + bias; weights route_scale·s/Σs from the unbiased s.
+    """The experts of each row of x."""
+    return route_logits(arithmetic.linear_float32(x, router.gate), router, image_mask, arithmetic)
 
-    Image rows select with `bias_vl`. `margin` is the distance from the last one chosen to the first one not.
+
+def route_logits(
+    logits: Float32[Tensor, "tokens experts"],
+    router: Router,
+    image_mask: Bool[Tensor, "tokens"] | None,
+    arithmetic: Arithmetic,
+) -> Routes:
+    """s = √softplus(logits); the `active` largest of s + bias; weights scale·s/Σs from the unbiased s.
+
+    `margin` is the distance from the last one chosen to the first one not.
     """
-    score = arithmetic.sqrt(arithmetic.softplus(arithmetic.linear_float32(x, weight)))
-    biased = score + (bias if image_mask is None else where(image_mask[:, None], bias_vl, bias))
-    expert_ids = arithmetic.top_indices(biased, active)
+    score = arithmetic.sqrt(arithmetic.softplus(logits))
+    biased = score + (router.bias if image_mask is None else where(image_mask[:, None], router.bias_vl, router.bias))
+    expert_ids = arithmetic.top_indices(biased, router.active)
     chosen = score.gather(1, expert_ids)
     total = arithmetic.total(chosen).float()[:, None] + WEIGHT_FLOOR
     runners_up = biased.scatter(1, expert_ids, float("-inf")).amax(-1)
     margin = biased.gather(1, expert_ids).amin(-1) - runners_up
-    return Routes(expert_ids, chosen / total * route_scale, margin)
+    return Routes(expert_ids, chosen / total * router.scale, margin)

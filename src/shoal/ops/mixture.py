@@ -1,0 +1,94 @@
+"""A step's tokens through routed and shared experts, and back into the streams (spec §4.6)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import BFloat16, Float32, Int64
+from torch import Tensor
+
+from shoal.ops.arithmetic import Arithmetic
+from shoal.ops.expert import apply_expert
+from shoal.ops.hyper_connections import Mix, expand
+from shoal.ops.quantize import Quantized
+from shoal.ops.routing import Routes
+from shoal.ops.weights import BlockScaledWeight
+
+
+@dataclass(frozen=True)
+class ExpertWeights:
+    """The three matrices of an expert, packed as stored."""
+
+    w1: BlockScaledWeight
+    w2: BlockScaledWeight
+    w3: BlockScaledWeight
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes, as stored."""
+        return self.w1.nbytes + self.w2.nbytes + self.w3.nbytes
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """A step's (token, expert) pairs, expert after expert: expert_ids[i] has the pairs bounds[i] to bounds[i + 1].
+
+    `slots` names each token's pairs in ascending expert id.
+    """
+
+    expert_ids: tuple[int, ...]
+    bounds: tuple[int, ...]
+    tokens: Int64[Tensor, "pairs"]
+    weights: Float32[Tensor, "pairs"]
+    slots: Int64[Tensor, "tokens active"]
+
+    @classmethod
+    def of(cls, routes: Routes) -> "Dispatch":
+        """Sorts the pairs by expert, then token."""
+        flat = routes.expert_ids.flatten()
+        order = flat.argsort(stable=True)
+        expert_ids, counts = flat.unique(return_counts=True)
+        places = torch.empty_like(order)
+        places[order] = torch.arange(order.numel())
+        return cls(
+            tuple(expert_ids.tolist()),
+            (0, *counts.cumsum(0).tolist()),
+            order // routes.expert_ids.shape[1],
+            routes.weights.flatten()[order],
+            places.view(routes.expert_ids.shape).sort(-1).values,
+        )
+
+
+def apply_routed(
+    x: Quantized,
+    dispatch: Dispatch,
+    arrived: Sequence[tuple[int, ExpertWeights]],
+    limit: float,
+    outputs: BFloat16[Tensor, "pairs dim"],
+    arithmetic: Arithmetic,
+) -> None:
+    """Fills `outputs` for the experts that have arrived, each taken once for all its rows."""
+    for expert_id, expert in arrived:
+        place = dispatch.expert_ids.index(expert_id)
+        pairs = slice(dispatch.bounds[place], dispatch.bounds[place + 1])
+        rows, weights = x[dispatch.tokens[pairs]], dispatch.weights[pairs]
+        outputs[pairs] = apply_expert(rows, expert.w1, expert.w2, expert.w3, weights, limit, arithmetic)
+
+
+def combine(
+    x: Quantized,
+    dispatch: Dispatch,
+    outputs: BFloat16[Tensor, "pairs dim"],
+    shared: ExpertWeights,
+    limit: float,
+    streams: BFloat16[Tensor, "tokens streams dim"],
+    mix: Mix,
+    arithmetic: Arithmetic,
+) -> tuple[BFloat16[Tensor, "tokens dim"], BFloat16[Tensor, "tokens streams dim"]]:
+    """Σ routed experts in ascending id, then the shared one, float32, one rounding; and the streams it returns to."""
+    total = torch.zeros(streams.shape[0], streams.shape[2])
+    for pairs in dispatch.slots.unbind(1):
+        total = total + outputs[pairs].float()
+    shared_output = apply_expert(x, shared.w1, shared.w2, shared.w3, None, limit, arithmetic)
+    y = (total + shared_output.float()).to(torch.bfloat16)
+    return y, expand(y, streams, mix)
