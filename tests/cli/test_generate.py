@@ -11,7 +11,7 @@ import pytest
 
 from shoal.assemble import MINIATURE
 from shoal.cli import ticker
-from shoal.engine.engine import TokenEvent
+from shoal.engine.engine import PromptProgress, TokenEvent
 from shoal.engine.request import Request, SamplingOptions
 from shoal.errors import FileChangedError
 from shoal.text.chat import render_chat
@@ -85,7 +85,8 @@ def test_quiet_leaves_stderr_empty(run_shoal, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_long_prefill_and_a_long_load_say_so(run_shoal, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stream(self, request: Request) -> Iterator[TokenEvent]:
+    def stream(self, request: Request, progress: PromptProgress) -> Iterator[TokenEvent]:
+        progress(1, 2)
         time.sleep(0.2)
         yield TokenEvent(7, "length", 0.2)
 
@@ -93,7 +94,7 @@ def test_a_long_prefill_and_a_long_load_say_so(run_shoal, monkeypatch: pytest.Mo
     monkeypatch.setattr(ticker, "FIRST_SECONDS", 0.0)
     err = run_shoal("generate", "--ids", "0,5").err
     assert "loading" in err
-    assert "reading the prompt: 2 tokens, 0 s so far\n" in err
+    assert "reading the prompt: 1 of 2 tokens, 0 s so far\n" in err
 
 
 @pytest.mark.parametrize(
@@ -134,12 +135,25 @@ def test_options_reach_the_model(run_shoal, monkeypatch) -> None:
 
     monkeypatch.setattr("shoal.api.load", load)
     code, _, _ = run_shoal(
-        *("generate", MINIATURE, "--prompt", "a", "--expert-cache", 3, "--resident-engram", "--threads", 2)
+        *(
+            "generate",
+            MINIATURE,
+            "--prompt",
+            "a",
+            "--expert-cache",
+            3,
+            "--resident-engram",
+            "--threads",
+            2,
+            "--prefill-chunk",
+            5,
+        )
     )
     assert code == 130
     ((path, options),) = calls
     assert path == MINIATURE
     assert (options["expert_cache"], options["resident_engram"], options["threads"]) == (3, True, 2)
+    assert options["prefill_chunk"] == 5
 
 
 def test_sampling_options_reach_the_engine(run_shoal, requests) -> None:

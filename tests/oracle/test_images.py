@@ -20,7 +20,7 @@ def forward(
 ) -> tuple[Golden, Tensor]:
     """Internals and logits of the golden's rows."""
     ids, inside = golden["input_ids"][rows].tolist(), golden["token_types"][rows] >= 0
-    batch = Batch.build([ids], [sequence], all_logits=True)
+    batch = Batch.build([ids], [sequence], logits="all")
     batch = replace(batch, image_mask=inside, image_rows=golden["L0.stream_in"][rows][inside, 0])
     recorded: Golden = {}
     return recorded, backbone.forward(batch, [sequence], recorded.__setitem__).logits

@@ -23,13 +23,17 @@ def available_isas() -> tuple[str, ...]:
 
 
 class Kernels:
-    """The kernels of `isa`, the best one there is unless named. Raises OptionError for one the machine lacks."""
+    """The kernels of `isa`, the best one there is unless named, on `threads` of their own.
 
-    def __init__(self, isa: str | None = None) -> None:
+    Raises OptionError for an instruction set that the machine lacks.
+    """
+
+    def __init__(self, isa: str | None = None, threads: int = 1) -> None:
         available = available_isas()
         if isa is not None and isa not in available:
             raise OptionError(f"instruction set `{isa}` is not one of {', '.join(available)} on this machine")
         self.isa = isa or available[0]
+        self.native = native.Kernels(self.isa, threads)
 
     def quantize_q8(self, x: BFloat16[Tensor, "*rows columns"]) -> Quantized:
         """`quantize_q8_torch`, for finite x whose columns are a multiple of 32."""

@@ -14,8 +14,8 @@ class Native(Wide):
 
     name = "native"
 
-    def __init__(self, isa: str | None = None) -> None:
-        self.native = self.kernels = Kernels(isa)
+    def __init__(self, isa: str | None = None, threads: int = 1) -> None:
+        self.native = self.kernels = Kernels(isa, threads)
 
     def quantize_q8(self, x: BFloat16[Tensor, "*rows columns"]) -> Quantized:
         return self.native.quantize_q8(x)
