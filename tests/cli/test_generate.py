@@ -40,7 +40,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     """What reached the engine, which answers with tokens 7 and 8 at once."""
     seen: list[Request] = []
 
-    def stream(self, request: Request) -> Iterator[TokenEvent]:
+    def stream(self, request: Request, progress: object) -> Iterator[TokenEvent]:
         seen.append(request)
         return iter([TokenEvent(7, None, 2.0), TokenEvent(8, "length", 0.5)])
 
@@ -163,7 +163,7 @@ def test_sampling_options_reach_the_engine(run_shoal, requests) -> None:
 
 
 def test_an_error_in_the_middle_keeps_what_was_printed(run_shoal, monkeypatch) -> None:
-    def stream(self, request: Request) -> Iterator[TokenEvent]:
+    def stream(self, request: Request, progress: object) -> Iterator[TokenEvent]:
         yield TokenEvent(7, None, 0.1)
         raise FileChangedError("`a` vanished")
 
@@ -206,7 +206,7 @@ def test_a_reader_that_has_enough_ends_it_quietly() -> None:
 
 def test_a_terminal_that_lacks_a_character_shows_another(run_shoal, tokenizer: Tokenizer, monkeypatch) -> None:
     events = [TokenEvent(token_id, None, 0.1) for token_id in tokenizer.encode("aé")]
-    monkeypatch.setattr("shoal.engine.engine.Engine.stream", lambda self, request: iter(events))
+    monkeypatch.setattr("shoal.engine.engine.Engine.stream", lambda self, request, progress: iter(events))
     terminal = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(terminal, encoding="ascii"))
     assert run_shoal("generate", "--ids", "0,5").code == 0
