@@ -18,8 +18,8 @@ from shoal.model.engram import EngramRows
 from shoal.model.layer import Layer
 from shoal.model.step import Recorder, Step, record_nothing
 from shoal.ops.arithmetic import Arithmetic
-from shoal.ops.hyper_connections import collapse, ordered_sum
-from shoal.ops.rms_norm import rms_norm
+from shoal.ops.hyper_connections import ordered_sum
+from shoal.ops.logits import logits_of
 from shoal.ops.rope import rotation_at
 
 OnLayer = Callable[[int], None]
@@ -130,9 +130,10 @@ class Backbone:
     ) -> Float32[Tensor, "wanted vocab"]:
         if not streams.shape[0]:
             return torch.zeros((0, self.weights.head.shape[0]))
-        x = rms_norm(collapse(streams, pre), self.weights.norm, float(self.config.norm_eps), self.arithmetic)
+        w, eps = self.weights, float(self.config.norm_eps)
+        x, logits = logits_of(streams, pre, w.norm, w.head, eps, self.arithmetic)
         record("final.normed", x)
-        return self.arithmetic.head(x, self.weights.head)
+        return logits
 
     def _begin(self, batch: Batch, caches: tuple[SequenceCache, ...], record: Recorder) -> Step:
         positions = batch.positions

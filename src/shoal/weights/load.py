@@ -14,12 +14,14 @@ from shoal.engram.token_map import TokenMap
 from shoal.model.attention import Attention, AttentionWeights
 from shoal.model.backbone import Backbone, BackboneWeights, EngramAddresses, RopeFrequencies
 from shoal.model.compressor import Compressor, CompressorWeights
-from shoal.model.engram import Engram, EngramRows, EngramWeights
+from shoal.model.engram import Engram, EngramRows
 from shoal.model.indexer import Indexer, IndexerWeights
 from shoal.model.layer import Layer
 from shoal.model.moe import Experts, MoE, MoEWeights
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.attention_projections import InputProjections, OutputProjections
+from shoal.ops.engram_memory import EngramWeights
+from shoal.ops.latents import LatentWeights
 from shoal.ops.mixture import ExpertWeights
 from shoal.ops.rope import Yarn, rope_frequencies
 from shoal.ops.routing import Router
@@ -180,9 +182,11 @@ class _Builder:
         weights = CompressorWeights(
             tensor(f"{name}.compressor.wkv.weight"),
             tensor(f"{name}.compressor.wgate.weight") if plan.compress_ratio > 1 else None,
-            tensor(f"{name}.compressor.norm.weight"),
-            tensor(f"{name}.indexer.wk.weight"),
-            tensor(f"{name}.indexer.k_norm.weight"),
+            LatentWeights(
+                tensor(f"{name}.compressor.norm.weight"),
+                tensor(f"{name}.indexer.wk.weight"),
+                tensor(f"{name}.indexer.k_norm.weight"),
+            ),
         )
         return Compressor(weights, plan, self.config, frequencies.yarn, self.arithmetic)
 
