@@ -7,12 +7,14 @@ import torch
 from jaxtyping import BFloat16, Float32, Int64
 from torch import Tensor
 
+from shoal.ops.addresses import address, float8_addresses, quantized_addresses
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.expert import apply_expert
 from shoal.ops.hyper_connections import Mix, expand
+from shoal.ops.kernels import Kernels
 from shoal.ops.quantize import Quantized
 from shoal.ops.routing import Routes
-from shoal.ops.weights import BlockScaledWeight
+from shoal.ops.weights import BlockScaledWeight, Float8Weight
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,21 @@ def apply_routed(
     arithmetic: Arithmetic,
 ) -> None:
     """Fills `outputs` for the experts that have arrived, each taken once for all its rows."""
+    if arithmetic.kernels is not None:
+        _apply_native(x, dispatch, arrived, limit, outputs, arithmetic.kernels)
+    else:
+        apply_routed_torch(x, dispatch, arrived, limit, outputs, arithmetic)
+
+
+def apply_routed_torch(
+    x: Quantized,
+    dispatch: Dispatch,
+    arrived: Sequence[tuple[int, ExpertWeights]],
+    limit: float,
+    outputs: BFloat16[Tensor, "pairs dim"],
+    arithmetic: Arithmetic,
+) -> None:
+    """`apply_routed` in torch, or of the operators that `arithmetic` has."""
     for expert_id, expert in arrived:
         place = dispatch.expert_ids.index(expert_id)
         pairs = slice(dispatch.bounds[place], dispatch.bounds[place + 1])
@@ -86,9 +103,48 @@ def combine(
     arithmetic: Arithmetic,
 ) -> tuple[BFloat16[Tensor, "tokens dim"], BFloat16[Tensor, "tokens streams dim"]]:
     """Σ routed experts in ascending id, then the shared one, float32, one rounding; and the streams it returns to."""
+    if arithmetic.kernels is not None:
+        return _combine_native(x, dispatch, outputs, shared, limit, streams, mix, arithmetic.kernels)
+    return combine_torch(x, dispatch, outputs, shared, limit, streams, mix, arithmetic)
+
+
+def combine_torch(
+    x: Quantized,
+    dispatch: Dispatch,
+    outputs: BFloat16[Tensor, "pairs dim"],
+    shared: ExpertWeights,
+    limit: float,
+    streams: BFloat16[Tensor, "tokens streams dim"],
+    mix: Mix,
+    arithmetic: Arithmetic,
+) -> tuple[BFloat16[Tensor, "tokens dim"], BFloat16[Tensor, "tokens streams dim"]]:
+    """`combine` in torch, or of the operators that `arithmetic` has."""
     total = torch.zeros(streams.shape[0], streams.shape[2])
     for pairs in dispatch.slots.unbind(1):
         total = total + outputs[pairs].float()
     shared_output = apply_expert(x, shared.w1, shared.w2, shared.w3, None, limit, arithmetic)
     y = (total + shared_output.float()).to(torch.bfloat16)
     return y, expand(y, streams, mix)
+
+
+def _combine_native(
+    x: Quantized,
+    dispatch: Dispatch,
+    outputs: BFloat16[Tensor, "pairs dim"],
+    shared: ExpertWeights,
+    limit: float,
+    streams: BFloat16[Tensor, "tokens streams dim"],
+    mix: Mix,
+    kernels: Kernels,
+) -> tuple[BFloat16[Tensor, "tokens dim"], BFloat16[Tensor, "tokens streams dim"]]:
+    tokens, num_streams, dim = streams.shape
+    w1, w2, w3 = shared.w1, shared.w2, shared.w3
+    assert isinstance(w1, Float8Weight) and isinstance(w2, Float8Weight) and isinstance(w3, Float8Weight)
+    y, returned = torch.empty((tokens, dim), dtype=torch.bfloat16), torch.empty_like(streams)
+    slots = dispatch.slots.to(torch.uint32)
+    kernels.native.combine(
+        *(*quantized_addresses(x), *float8_addresses(w1), *float8_addresses(w2), *float8_addresses(w3)),
+        *(address(outputs), address(slots), tokens, slots.shape[1], dim, w1.codes.shape[0], limit),
+        *(address(streams), address(mix.post), address(mix.comb), num_streams, address(y), address(returned)),
+    )
+    return y, returned

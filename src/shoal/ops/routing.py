@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import BFloat16, Bool, Float32, Int64
 from torch import Tensor, where
 
+from shoal.ops.addresses import address
 from shoal.ops.arithmetic import Arithmetic
 
 WEIGHT_FLOOR = 1e-20
@@ -58,3 +60,22 @@ def route_logits(
     runners_up = biased.scatter(1, expert_ids, float("-inf")).amax(-1)
     margin = biased.gather(1, expert_ids).amin(-1) - runners_up
     return Routes(expert_ids, chosen / total * router.scale, margin)
+
+
+def empty_routes(tokens: int, active: int) -> Routes:
+    """Room for routes; what it holds means nothing."""
+    expert_ids = torch.empty((tokens, active), dtype=torch.int64)
+    return Routes(expert_ids, torch.empty((tokens, active)), torch.empty(tokens))
+
+
+def router_arguments(
+    router: Router | None, image_mask: Bool[Tensor, "tokens"] | None, routes: Routes | None
+) -> tuple[int | float, ...]:
+    """How a stage takes a router and the room for its result; without one nothing is routed."""
+    if router is None or routes is None:
+        return (0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0)
+    return (
+        *map(address, (router.gate, router.bias, router.bias_vl, image_mask)),
+        *(router.gate.shape[0], router.active, router.scale),
+        *map(address, (routes.expert_ids, routes.weights, routes.margin)),
+    )
