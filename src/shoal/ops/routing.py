@@ -33,7 +33,23 @@ def route(
 
     Image rows select with `bias_vl`. `margin` is the distance from the last one chosen to the first one not.
     """
-    score = arithmetic.sqrt(arithmetic.softplus(arithmetic.linear_float32(x, weight)))
+    logits = arithmetic.linear_float32(x, weight)
+    if arithmetic.kernels is not None:
+        return Routes(*arithmetic.kernels.route(logits, bias, bias_vl, image_mask, active, route_scale))
+    return route_logits_torch(logits, bias, bias_vl, image_mask, active, route_scale, arithmetic)
+
+
+def route_logits_torch(
+    logits: Float32[Tensor, "tokens experts"],
+    bias: Float32[Tensor, "experts"],
+    bias_vl: Float32[Tensor, "experts"],
+    image_mask: Bool[Tensor, "tokens"] | None,
+    active: int,
+    route_scale: float,
+    arithmetic: Arithmetic,
+) -> Routes:
+    """`route` from the logits x·wᵀ; the kernel gives its bits under wide arithmetic."""
+    score = arithmetic.sqrt(arithmetic.softplus(logits))
     biased = score + (bias if image_mask is None else where(image_mask[:, None], bias_vl, bias))
     expert_ids = arithmetic.top_indices(biased, active)
     chosen = score.gather(1, expert_ids)
