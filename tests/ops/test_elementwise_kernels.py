@@ -1,4 +1,4 @@
-"""Every build of the elementwise kernels: the torch twin's bits, or the portable build's and the twin within a bound."""
+"""Every build of the elementwise kernels: the bits of the torch twin, or of one build and the twin within a bound."""
 
 from collections.abc import Callable
 from itertools import product

@@ -81,12 +81,11 @@ class ElementwiseKernels:
         eps: float,
     ) -> BFloat16[Tensor, "tokens dim"]:
         """`rms_norm` of `collapse`."""
-        inputs, y = (
-            _to_collapse(streams, pre, weight),
-            torch.empty((streams.shape[0], streams.shape[2]), dtype=streams.dtype),
-        )
-        addresses = [tensor.data_ptr() for tensor in inputs]
-        self.native.collapse_norm(*addresses, y.data_ptr(), 0, 0, *streams.shape, eps)
+        tokens, count, dim = streams.shape
+        h, coefficients, norm = _to_collapse(streams, pre, weight)
+        y = torch.empty((tokens, dim), dtype=streams.dtype)
+        inputs = h.data_ptr(), coefficients.data_ptr(), norm.data_ptr()
+        self.native.collapse_norm(*inputs, y.data_ptr(), 0, 0, tokens, count, dim, eps)
         return y
 
     def collapse_norm_q8(
@@ -97,11 +96,12 @@ class ElementwiseKernels:
         eps: float,
     ) -> tuple[BFloat16[Tensor, "tokens dim"], Quantized]:
         """`collapse_norm` and Q8 of its result in one pass."""
-        inputs = _to_collapse(streams, pre, weight)
-        y = torch.empty((streams.shape[0], streams.shape[2]), dtype=streams.dtype)
+        tokens, count, dim = streams.shape
+        h, coefficients, norm = _to_collapse(streams, pre, weight)
+        y = torch.empty((tokens, dim), dtype=streams.dtype)
         result = _room_for(y.shape, Q8)
-        addresses = [tensor.data_ptr() for tensor in (*inputs, y)]
-        self.native.collapse_norm(*addresses, *_addresses(result), *streams.shape, eps)
+        inputs = h.data_ptr(), coefficients.data_ptr(), norm.data_ptr()
+        self.native.collapse_norm(*inputs, y.data_ptr(), *_addresses(result), tokens, count, dim, eps)
         return y, result
 
     def expand(
@@ -117,7 +117,8 @@ class ElementwiseKernels:
         assert comb.shape == (tokens, count, count), comb.shape
         x, streams = _plain(x, torch.bfloat16), _plain(streams, torch.bfloat16)
         post, comb, y = _plain(post, torch.float32), _plain(comb, torch.float32), torch.empty_like(streams)
-        self.native.expand(*(tensor.data_ptr() for tensor in (x, streams, post, comb, y)), tokens, count, dim)
+        inputs = x.data_ptr(), streams.data_ptr(), post.data_ptr(), comb.data_ptr()
+        self.native.expand(*inputs, y.data_ptr(), tokens, count, dim)
         return y
 
     def split_mix(
@@ -186,10 +187,11 @@ class ElementwiseKernels:
         tokens, count, dim = streams.shape
         assert projected.shape == (tokens, (count + 1) * dim), (projected.shape, streams.shape)
         assert q_weight.shape == k_weight.shape == (count, dim), (q_weight.shape, k_weight.shape)
-        inputs = [_plain(tensor, torch.bfloat16) for tensor in (streams, projected, q_weight, k_weight)]
-        mask, y = _mask(image_mask, tokens), torch.empty_like(inputs[0])
-        addresses = [tensor.data_ptr() for tensor in inputs]
-        self.native.engram_gate(*addresses, _address(mask), y.data_ptr(), tokens, count, dim, eps)
+        streams, projected = _plain(streams, torch.bfloat16), _plain(projected, torch.bfloat16)
+        q_weight, k_weight = _plain(q_weight, torch.bfloat16), _plain(k_weight, torch.bfloat16)
+        mask, y = _mask(image_mask, tokens), torch.empty_like(streams)
+        inputs = streams.data_ptr(), projected.data_ptr(), q_weight.data_ptr(), k_weight.data_ptr()
+        self.native.engram_gate(*inputs, _address(mask), y.data_ptr(), tokens, count, dim, eps)
         return y
 
     def route(
@@ -204,13 +206,13 @@ class ElementwiseKernels:
         """`route_logits_torch`: expert ids best first, their weights, the margin."""
         tokens, experts = logits.shape
         assert bias.shape == bias_vl.shape == (experts,), (bias.shape, bias_vl.shape)
-        inputs = [_plain(tensor, torch.float32) for tensor in (logits, bias, bias_vl)]
+        logits, bias, bias_vl = (_plain(tensor, torch.float32) for tensor in (logits, bias, bias_vl))
         mask = _mask(image_mask, tokens)
         ids = torch.empty((tokens, active), dtype=torch.int64)
         weights, margin = torch.empty((tokens, active)), torch.empty(tokens)
-        addresses = [tensor.data_ptr() for tensor in inputs]
+        inputs = logits.data_ptr(), bias.data_ptr(), bias_vl.data_ptr(), _address(mask)
         outputs = ids.data_ptr(), weights.data_ptr(), margin.data_ptr()
-        self.native.route(*addresses, _address(mask), *outputs, tokens, experts, active, route_scale)
+        self.native.route(*inputs, *outputs, tokens, experts, active, route_scale)
         return ids, weights, margin
 
 
