@@ -4,7 +4,6 @@ SILU: int
 SOFTPLUS: int
 
 def isas() -> list[str]: ...
-def quantize_q8(isa: str, x: int, codes: int, scales: int, rows: int, columns: int) -> None: ...
 def block_linear(
     isa: str,
     x_codes: int,
@@ -18,20 +17,6 @@ def block_linear(
     y: int,
 ) -> None: ...
 def halving_dots(isa: str, a: int, b: int, y: int, batch: int, rows: int, columns: int, inner: int) -> None: ...
-def elementary(isa: str, function: int, x: int, y: int, count: int) -> None: ...
-def split_mix(
-    isa: str,
-    u: int,
-    scale: int,
-    base: int,
-    rows: int,
-    streams: int,
-    iterations: int,
-    eps: float,
-    pre: int,
-    post: int,
-    comb: int,
-) -> None: ...
 
 class Kernels:
     def __init__(self, isa: str, threads: int) -> None: ...
@@ -41,4 +26,74 @@ class Kernels:
     def threads(self) -> int: ...
     @property
     def calls(self) -> int: ...
+    def elementary(self, function: int, x: int, y: int, count: int) -> None: ...
+    def quantize_q8(self, x: int, codes: int, scales: int, rows: int, columns: int) -> None: ...
+    def quantize_q4i(self, x: int, codes: int, scales: int, rows: int, columns: int) -> None: ...
+    def quantize_q4c(self, x: int, codes: int, scales: int, rows: int, columns: int) -> None: ...
     def rms_norm(self, x: int, weight: int, y: int, rows: int, columns: int, eps: float) -> None: ...
+    def rms_norm_q8(
+        self, x: int, weight: int, y: int, codes: int, scales: int, rows: int, columns: int, eps: float
+    ) -> None: ...
+    def mean_square(self, x: int, y: int, rows: int, columns: int) -> None: ...
+    def collapse_norm(
+        self,
+        streams: int,
+        pre: int,
+        weight: int,
+        y: int,
+        codes: int,
+        scales: int,
+        rows: int,
+        num_streams: int,
+        columns: int,
+        eps: float,
+    ) -> None: ...
+    def expand(
+        self, x: int, streams: int, post: int, comb: int, y: int, rows: int, num_streams: int, columns: int
+    ) -> None: ...
+    def split_mix(
+        self,
+        u: int,
+        mean_square: int,
+        scale: int,
+        base: int,
+        pre: int,
+        post: int,
+        comb: int,
+        rows: int,
+        num_streams: int,
+        iterations: int,
+        eps: float,
+        norm_eps: float,
+    ) -> None: ...
+    def pool_groups(self, values: int, gates: int, y: int, groups: int, ratio: int, columns: int) -> None: ...
+    def gather_rows(
+        self, codes: int, scales: int, row_ids: int, y_codes: int, y_scales: int, rows: int, columns: int
+    ) -> None: ...
+    def engram_gate(
+        self,
+        streams: int,
+        projected: int,
+        q_weight: int,
+        k_weight: int,
+        image_mask: int,
+        y: int,
+        rows: int,
+        num_streams: int,
+        columns: int,
+        eps: float,
+    ) -> None: ...
+    def route(
+        self,
+        logits: int,
+        bias: int,
+        bias_vl: int,
+        image_mask: int,
+        expert_ids: int,
+        weights: int,
+        margin: int,
+        rows: int,
+        experts: int,
+        active: int,
+        route_scale: float,
+    ) -> None: ...

@@ -17,7 +17,6 @@ from shoal.model import attention as attention_module
 from shoal.model import compressor as compressor_module
 from shoal.model.backbone import Backbone
 from shoal.ops import attention_projections as projections_module
-from shoal.ops import latents as latents_module
 from shoal.ops import mixture as mixture_module
 from shoal.ops import sublayer as sublayer_module
 from shoal.ops.hyper_connections import Mix
@@ -76,13 +75,13 @@ def use_pre_at_once(patch: Patch, _: Backbone) -> None:
 
 
 def scale_entries_by_their_maximum(patch: Patch, _: Backbone) -> None:
-    def mutant(x: Tensor) -> Quantized:
+    def mutant(_: Wide, x: Tensor) -> Quantized:
         groups = x.float().unflatten(-1, (-1, Q4C.group))
         scales = encode_e4m3(groups.abs().amax(-1).clamp_min(2.0**-9))
         codes = encode_e2m1(groups / decode_e4m3(scales)[..., None])
         return Quantized(pack_e2m1(codes.flatten(-2)), scales, Q4C)
 
-    patch.setattr(latents_module, "quantize_q4c", mutant)
+    patch.setattr(Wide, "quantize_q4c", mutant)
 
 
 def rotate_entries_at(place: Callable[[Tensor], Tensor]) -> Callable[[Patch, Backbone], None]:

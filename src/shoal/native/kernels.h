@@ -19,8 +19,6 @@
 extern "C" {
 #endif
 
-enum ShoalFunction { SHOAL_EXP, SHOAL_SIGMOID, SHOAL_SILU, SHOAL_SOFTPLUS, SHOAL_FUNCTIONS };
-
 // `batch` products of [rows, inner] by [columns, inner] transposed.
 typedef struct ShoalDots {
     size_t batch, rows, columns, inner;
@@ -34,13 +32,6 @@ typedef struct ShoalBlockLinear {
     size_t rows, outputs, inputs;
     uint16_t* y;
 } ShoalBlockLinear;
-
-// scale [3], base [streams * (streams + 2)].
-typedef struct ShoalMix {
-    size_t rows, streams, iterations;
-    const float *scale, *base;
-    float eps;
-} ShoalMix;
 
 // Every operator of every family. Compiled per instruction set as SHOAL_NAME(operator).
 #define SHOAL_OPERATORS(X)       \
@@ -58,16 +49,10 @@ SHOAL_OPERATORS(SHOAL_DECLARE_OPERATOR)
 
 typedef struct ShoalKernels {
     const char* isa;
-    // x bf16 [rows, columns] -> codes E4M3 [rows, columns], scales E8M0 [rows, columns / 32]; columns % 32 == 0.
-    void (*quantize_q8)(const uint16_t* x, uint8_t* codes, uint8_t* scales, size_t rows, size_t columns);
     // Room: x_values [rows * inputs], w_values [inputs], terms [inputs / 32].
     void (*block_linear)(const ShoalBlockLinear* p, int32_t* x_values, int32_t* w_values, double* terms);
     // y double [batch, rows, columns]; room: terms [inner].
     void (*halving_dots)(const float* a, const float* b, double* y, const ShoalDots* shape, double* terms);
-    // A ShoalFunction of every element.
-    void (*elementary)(int function, const float* x, float* y, size_t count);
-    // u [rows, streams * (streams + 2)] -> pre, post [rows, streams], comb [rows, streams, streams].
-    void (*split_mix)(const ShoalMix* p, const float* u, float* pre, float* post, float* comb);
 #define SHOAL_MEMBER(name, Parameters) void (*name)(const Parameters* p, ShoalPool* pool);
     SHOAL_OPERATORS(SHOAL_MEMBER)
 #undef SHOAL_MEMBER

@@ -9,7 +9,7 @@ from torch import Tensor
 from shoal.ops.addresses import address, empty_quantized, float8_addresses, quantized_addresses
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.kernels import Kernels
-from shoal.ops.quantize import Q4I, Quantized, quantize_q4i
+from shoal.ops.quantize import Q4I, Quantized
 from shoal.ops.rope import Rotation, rotate
 from shoal.ops.weights import Float8Weight
 
@@ -47,7 +47,7 @@ def index_queries_torch(
     """`index_queries` in torch, or of the operators that `arithmetic` has."""
     heads = weights.weights_proj.shape[0]
     q = arithmetic.quantized_linear(qr, weights.wq_b).unflatten(1, (heads, -1))
-    return quantize_q4i(rotate(q, rotation)), arithmetic.linear_bfloat16(x, weights.weights_proj) * scale
+    return arithmetic.quantize_q4i(rotate(q, rotation)), arithmetic.linear_bfloat16(x, weights.weights_proj) * scale
 
 
 def _queries_native(

@@ -8,7 +8,7 @@ from torch import Tensor
 from shoal.ops.addresses import address, empty_quantized, quantized_addresses
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.kernels import Kernels
-from shoal.ops.quantize import Q4C, Q4I, Quantized, quantize_q4c, quantize_q4i
+from shoal.ops.quantize import Q4C, Q4I, Quantized
 from shoal.ops.rms_norm import rms_norm
 from shoal.ops.rope import Rotation, rotate
 
@@ -48,7 +48,7 @@ def finish_latents_torch(
     """`finish_latents` in torch, or of the operators that `arithmetic` has."""
     latents = rms_norm(pooled, weights.norm, eps, arithmetic)
     keys = rms_norm(arithmetic.linear_bfloat16(latents, weights.index_wk), weights.index_k_norm, eps, arithmetic)
-    return quantize_q4c(rotate(latents, rotation)), quantize_q4i(rotate(keys, rotation))
+    return arithmetic.quantize_q4c(rotate(latents, rotation)), arithmetic.quantize_q4i(rotate(keys, rotation))
 
 
 def _finish_native(

@@ -52,6 +52,19 @@ def route_logits(
 
     `margin` is the distance from the last one chosen to the first one not.
     """
+    if arithmetic.kernels is not None:
+        chosen = (router.bias, router.bias_vl, image_mask, router.active, router.scale)
+        return Routes(*arithmetic.kernels.route(logits, *chosen))
+    return route_logits_torch(logits, router, image_mask, arithmetic)
+
+
+def route_logits_torch(
+    logits: Float32[Tensor, "tokens experts"],
+    router: Router,
+    image_mask: Bool[Tensor, "tokens"] | None,
+    arithmetic: Arithmetic,
+) -> Routes:
+    """`route_logits` in torch; the kernel gives its bits under wide arithmetic."""
     score = arithmetic.sqrt(arithmetic.softplus(logits))
     biased = score + (router.bias if image_mask is None else where(image_mask[:, None], router.bias_vl, router.bias))
     expert_ids = arithmetic.top_indices(biased, router.active)
