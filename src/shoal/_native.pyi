@@ -97,3 +97,27 @@ class Kernels:
         active: int,
         route_scale: float,
     ) -> None: ...
+    def float8_linear(
+        self,
+        x_codes: int,
+        x_scales: int,
+        codes: int,
+        scales: int,
+        y: int,
+        rows: int,
+        outputs: int,
+        inputs: int,
+        y_stride: int,
+    ) -> None: ...
+    def float8_linears(
+        self, x_codes: int, x_scales: int, weights: list[tuple[int, int, int, int]], rows: int, inputs: int
+    ) -> None: ...
+    def grouped_linear(
+        self, x: int, codes: int, scales: int, y: int, rows: int, groups: int, outputs: int, inputs: int
+    ) -> None: ...
+    def bf16_linear(
+        self, x: int, weight: int, y_float: int, y_bf16: int, rows: int, outputs: int, inputs: int
+    ) -> None: ...
+    def float32_linear(
+        self, x: int, weight: int, y: int, mean_square: int, rows: int, outputs: int, inputs: int
+    ) -> None: ...

@@ -11,6 +11,7 @@ from torch import Tensor
 import shoal._native as native
 from shoal.errors import OptionError
 from shoal.ops.elementwise_kernels import EXP, SIGMOID, SILU, SOFTPLUS, ElementwiseKernels
+from shoal.ops.linear_kernels import LinearKernels
 from shoal.ops.quantize import Quantized
 from shoal.ops.weights import BlockScaledWeight, Float4Weight
 
@@ -22,7 +23,7 @@ def available_isas() -> tuple[str, ...]:
     return tuple(native.isas())
 
 
-class Kernels(ElementwiseKernels):
+class Kernels(ElementwiseKernels, LinearKernels):
     """The kernels of `isa`, the best one there is unless named, on `threads` of their own.
 
     Raises OptionError for an instruction set that the machine lacks.
