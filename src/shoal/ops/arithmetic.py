@@ -6,13 +6,17 @@ of rows. `wide` sums in float64 in a written order and rounds once: the same bit
 """
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jaxtyping import BFloat16, Float, Float32, Int64
 from torch import Tensor
 
 from shoal.ops.quantize import Quantized
 from shoal.ops.weights import BlockScaledWeight
+
+if TYPE_CHECKING:
+    from shoal.ops.rope import Rotation
+    from shoal.ops.sparse_attention import SelectedEntries, WindowKeys
 
 
 class FusedKernels(Protocol):
@@ -22,6 +26,25 @@ class FusedKernels(Protocol):
         self, u: Tensor, scale: Tensor, base: Tensor, streams: int, iterations: int, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         """`hyper_connections.split_mix_torch`."""
+        ...
+
+    def attention(
+        self,
+        q: Tensor,
+        window: "WindowKeys",
+        compressed: "SelectedEntries | None",
+        sink: Tensor,
+        rotation: "Rotation",
+    ) -> Tensor:
+        """`sparse_attention.attend_torch`."""
+        ...
+
+    def rotate_rows(self, x: Tensor, rotation: "Rotation", inverse: bool = False) -> Tensor:
+        """`rope.rotate`, of the inverse rotation where asked."""
+        ...
+
+    def rope_table(self, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+        """`rope.rotation_at`: cos and sin."""
         ...
 
 
