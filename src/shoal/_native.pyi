@@ -121,3 +121,30 @@ class Kernels:
     def float32_linear(
         self, x: int, weight: int, y: int, mean_square: int, rows: int, outputs: int, inputs: int
     ) -> None: ...
+    def attention(
+        self,
+        q: int,
+        own_codes: int,
+        own_scales: int,
+        ring_codes: int,
+        ring_scales: int,
+        entry_codes: int,
+        entry_scales: int,
+        selected: int,
+        sink: int,
+        cos: int,
+        sin: int,
+        tokens: int,
+        heads: int,
+        dim: int,
+        window: int,
+        topk: int,
+        pairs: int,
+        position: int,
+        scale: float,
+        y: int,
+    ) -> None: ...
+    def rotate_rows(
+        self, x: int, cos: int, sin: int, rows: int, heads: int, dim: int, pairs: int, inverse: bool, y: int
+    ) -> None: ...
+    def rope_table(self, positions: int, frequencies: int, rows: int, pairs: int, cos: int, sin: int) -> None: ...

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from shoal.formats.float4 import encode_e2m1, pack_e2m1
 from shoal.formats.float8 import decode_e4m3, encode_e4m3
-from shoal.model import attention as attention_module
 from shoal.model import compressor as compressor_module
 from shoal.model.backbone import Backbone
 from shoal.ops import attention_projections as projections_module
 from shoal.ops import mixture as mixture_module
+from shoal.ops import sparse_attention as sparse_attention_module
 from shoal.ops import sublayer as sublayer_module
 from shoal.ops.hyper_connections import Mix
 from shoal.ops.quantize import Q4C, Quantized
@@ -135,7 +135,7 @@ def leave_probabilities_unrounded(patch: Patch, _: Backbone) -> None:
         logits = torch.cat((scores, sink.double()[None, :, None].expand(q.shape[0], -1, 1)), dim=-1)
         return torch.einsum("thk,tkd->thd", logits.softmax(-1)[..., :-1], keys).to(torch.bfloat16)
 
-    patch.setattr(attention_module, "sparse_attention", mutant)
+    patch.setattr(sparse_attention_module, "sparse_attention", mutant)
 
 
 MUTATIONS: dict[str, tuple[Callable[[Patch, Backbone], None], str]] = {

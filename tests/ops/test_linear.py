@@ -77,12 +77,18 @@ def within_the_order(found: Tensor, wanted: Tensor, x: Tensor, weight: Tensor, r
     inputs = x.shape[1]
     magnitudes = x.double().abs() @ weight.double().abs().T
     order = (-(-inputs // LANES) + 4) * FLOAT32_ROUNDING * magnitudes
-    return bool(((found.double() - wanted.double()).abs() <= order + 2 * rounding * (wanted.double().abs() + order)).all())
+    return bool(
+        ((found.double() - wanted.double()).abs() <= order + 2 * rounding * (wanted.double().abs() + order)).all()
+    )
 
 
 def every_operator(kernels: Kernels, rows: int, generator: torch.Generator) -> dict[str, Tensor]:
     """Results of all operators on `rows` rows, of sizes with tails and partial tiles; equal generators, equal operands."""
-    q8, bf16, grouped = input_of(generator, 300, 416), bfloat16_of(generator, 300, 157), bfloat16_of(generator, 300, 3, 64)
+    q8, bf16, grouped = (
+        input_of(generator, 300, 416),
+        bfloat16_of(generator, 300, 157),
+        bfloat16_of(generator, 300, 3, 64),
+    )
     one, two = weight_of(generator, 39, 416), weight_of(generator, 6, 416)
     first, second = kernels.float8_linears(q8[:rows], [one, two])
     weight, weight_float32 = bfloat16_of(generator, 21, 157), torch.randn((21, 157), generator=generator)
@@ -147,9 +153,7 @@ def test_grouped_products_are_near_wide(
     expanded = dequantize_weight(weight).unflatten(0, (groups, outputs))
     found, wanted = kernels.grouped_linear(x, weight), WIDE.grouped_linear(x, expanded)
     for group in range(groups):
-        assert within_the_order(
-            found[:, group], wanted[:, group], x[:, group], expanded[group], BFLOAT16_ROUNDING
-        )
+        assert within_the_order(found[:, group], wanted[:, group], x[:, group], expanded[group], BFLOAT16_ROUNDING)
 
 
 @pytest.mark.parametrize("inputs", [1, 15, 16, 17, 48, 640, 1301])

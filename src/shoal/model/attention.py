@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import BFloat16, Float32, Int64
+from jaxtyping import BFloat16, Float32
 from torch import Tensor
 
 from shoal.config.layer_plan import LayerPlan
@@ -14,10 +14,9 @@ from shoal.model.indexer import Indexer
 from shoal.model.step import Step
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.attention_projections import InputProjections, OutputProjections, project_in, project_out
-from shoal.ops.index_scores import ABSENT
 from shoal.ops.quantize import Quantized
-from shoal.ops.rope import rotate
-from shoal.ops.sparse_attention import sparse_attention
+from shoal.ops.rope import Rotation
+from shoal.ops.sparse_attention import SelectedEntries, WindowKeys, attend
 from shoal.ops.sublayer import Entered
 
 
@@ -56,41 +55,25 @@ class Attention:
         if self.indexer is not None:
             self.indexer.select(entered.x, projected.qr, step)
         attended = [
-            self._attend(projected.q[span.rows], projected.kv[span.rows], number, cache, step)
+            self._attend(projected.q[span.rows], projected.kv[span.rows], number, cache, rotation[span.rows], step)
             for number, span, cache in step.sequences()
         ]
-        o = rotate(torch.cat(attended), rotation.inverse())
+        # One sequence's rows are the batch's: no copy.
+        o = attended[0] if len(attended) == 1 else torch.cat(attended)
         return project_out(o, self.weights.output, streams, entered.mix, self.arithmetic)
 
     def _attend(
-        self, q: BFloat16[Tensor, "tokens heads dim"], kv: Quantized, number: int, cache: SequenceCache, step: Step
+        self,
+        q: BFloat16[Tensor, "tokens heads dim"],
+        kv: Quantized,
+        number: int,
+        cache: SequenceCache,
+        rotation: Rotation,
+        step: Step,
     ) -> BFloat16[Tensor, "tokens heads dim"]:
-        ring = cache.rings[self.plan.layer_id]
-        past = ring.read()
-        pool, columns = [past, kv.dequantize()], [self._window_columns(ring.length, q.shape[0], past.shape[0])]
-        if self.plan.kv_source is not None:
-            entries, selected = self._entries(step.selected[number], cache, past.shape[0] + q.shape[0])
-            pool.append(entries)
-            columns.append(selected)
-        out = sparse_attention(q, torch.cat(pool), torch.cat(columns, dim=1), self.weights.sink, self.arithmetic)
+        ring, source = cache.rings[self.plan.layer_id], self.plan.kv_source
+        window = WindowKeys(ring.rows, kv, ring.length)
+        compressed = None if source is None else SelectedEntries(cache.entries[source].room, step.selected[number])
+        out = attend(q, window, compressed, self.weights.sink, rotation, self.arithmetic)
         ring.write(kv)
         return out
-
-    def _window_columns(self, position: int, tokens: int, held: int) -> Int64[Tensor, "tokens window"]:
-        """Pool rows of each query's window, ascending, absent ones at the end (spec §4.2 step 3).
-
-        Pool row 0 is position `position − held`.
-        """
-        queries = torch.arange(position, position + tokens)[:, None]
-        window = torch.arange(self.config.window_size)
-        keys = (queries - self.config.window_size + 1).clamp_min(0) + window
-        return (keys - (position - held)).masked_fill(keys > queries, ABSENT)
-
-    def _entries(
-        self, selected: Int64[Tensor, "tokens count"], cache: SequenceCache, first_row: int
-    ) -> tuple[BFloat16[Tensor, "entries dim"], Int64[Tensor, "tokens count"]]:
-        """The compressed entries that are read, and the pool rows they get behind `first_row` others."""
-        assert self.plan.kv_source is not None
-        wanted = selected[selected != ABSENT].unique()
-        rows = torch.searchsorted(wanted, selected) + first_row
-        return cache.entries[self.plan.kv_source].read(wanted), rows.masked_fill(selected == ABSENT, ABSENT)

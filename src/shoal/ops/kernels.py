@@ -10,6 +10,7 @@ from torch import Tensor
 
 import shoal._native as native
 from shoal.errors import OptionError
+from shoal.ops.attention_kernels import AttentionKernels
 from shoal.ops.elementwise_kernels import EXP, SIGMOID, SILU, SOFTPLUS, ElementwiseKernels
 from shoal.ops.linear_kernels import LinearKernels
 from shoal.ops.quantize import Quantized
@@ -23,7 +24,7 @@ def available_isas() -> tuple[str, ...]:
     return tuple(native.isas())
 
 
-class Kernels(ElementwiseKernels, LinearKernels):
+class Kernels(ElementwiseKernels, LinearKernels, AttentionKernels):
     """The kernels of `isa`, the best one there is unless named, on `threads` of their own.
 
     Raises OptionError for an instruction set that the machine lacks.
