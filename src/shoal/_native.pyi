@@ -32,3 +32,32 @@ def split_mix(
     post: int,
     comb: int,
 ) -> None: ...
+
+class Kernels:
+    def __init__(self, isa: str, threads: int) -> None: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def calls(self) -> int: ...
+    def index_select(
+        self,
+        q_codes: int,
+        q_scales: int,
+        weights: int,
+        key_codes: int,
+        key_scales: int,
+        visible: int,
+        candidates: int,
+        tokens: int,
+        heads: int,
+        dim: int,
+        keys: int,
+        count: int,
+        selected: int,
+        block: int,
+        block_count: int,
+        candidate_positions: int,
+        scores: int,
+    ) -> None: ...

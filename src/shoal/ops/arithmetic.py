@@ -6,13 +6,16 @@ of rows. `wide` sums in float64 in a written order and rounds once: the same bit
 """
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jaxtyping import BFloat16, Float, Float32, Int64
 from torch import Tensor
 
 from shoal.ops.quantize import Quantized
 from shoal.ops.weights import BlockScaledWeight
+
+if TYPE_CHECKING:
+    from shoal.ops.index_scores import CandidateBlocks, IndexSelection
 
 
 class FusedKernels(Protocol):
@@ -22,6 +25,20 @@ class FusedKernels(Protocol):
         self, u: Tensor, scale: Tensor, base: Tensor, streams: int, iterations: int, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         """`hyper_connections.split_mix_torch`."""
+        ...
+
+    def index_select(
+        self,
+        q: Quantized,
+        keys: Quantized,
+        weights: Tensor,
+        visible: Tensor,
+        count: int,
+        candidates: Tensor | None,
+        blocks: "CandidateBlocks | None",
+        wants_scores: bool,
+    ) -> "IndexSelection":
+        """`index_scores.select_torch`."""
         ...
 
 
