@@ -148,3 +148,23 @@ class Kernels:
         self, x: int, cos: int, sin: int, rows: int, heads: int, dim: int, pairs: int, inverse: bool, y: int
     ) -> None: ...
     def rope_table(self, positions: int, frequencies: int, rows: int, pairs: int, cos: int, sin: int) -> None: ...
+    def index_select(
+        self,
+        q_codes: int,
+        q_scales: int,
+        weights: int,
+        key_codes: int,
+        key_scales: int,
+        visible: int,
+        candidates: int,
+        tokens: int,
+        heads: int,
+        dim: int,
+        keys: int,
+        count: int,
+        selected: int,
+        block: int,
+        block_count: int,
+        candidate_positions: int,
+        scores: int,
+    ) -> None: ...

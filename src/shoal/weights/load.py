@@ -15,12 +15,13 @@ from shoal.model.attention import Attention, AttentionWeights
 from shoal.model.backbone import Backbone, BackboneWeights, EngramAddresses, RopeFrequencies
 from shoal.model.compressor import Compressor, CompressorWeights
 from shoal.model.engram import Engram, EngramRows
-from shoal.model.indexer import Indexer, IndexerWeights
+from shoal.model.indexer import Indexer
 from shoal.model.layer import Layer
 from shoal.model.moe import Experts, MoE, MoEWeights
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.attention_projections import InputProjections, OutputProjections
 from shoal.ops.engram_memory import EngramWeights
+from shoal.ops.index_queries import IndexerWeights
 from shoal.ops.latents import LatentWeights
 from shoal.ops.mixture import ExpertWeights
 from shoal.ops.rope import Yarn, rope_frequencies
