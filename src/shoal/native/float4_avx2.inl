@@ -1,0 +1,125 @@
+// Groups of 8 blocks in AVX2, products by vpmaddubsw, or by vpdpbusd with AVX-VNNI. See float4_group.inl.
+
+namespace {
+
+// Lanes 0, 2, 4, 6; 1, 3, 5, 7; 8, 10, 12, 14; 9, 11, 13, 15.
+struct Sums {
+    __m256d part[4];
+};
+struct Codes {
+    __m256i step[kSteps][2];
+};
+struct Scales {
+    __m256i half[2];
+};
+
+inline Sums no_sums() {
+    const __m256d zero = _mm256_setzero_pd();
+    return {{zero, zero, zero, zero}};
+}
+
+inline __m256i load_bytes(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+
+inline __m256i offset_values(__m256i nibbles) {
+    const __m256i table = _mm256_broadcastsi128_si256(_mm_setr_epi8(SHOAL_E2M1_OFFSET_VALUES));
+    return _mm256_shuffle_epi8(table, nibbles);
+}
+
+inline Codes decode(const uint8_t* codes) {
+    const __m256i a = load_bytes(codes), b = load_bytes(codes + 32);
+    const __m256i c = load_bytes(codes + 64), d = load_bytes(codes + 96);
+    const __m256i ab_low = _mm256_unpacklo_epi32(a, b), ab_high = _mm256_unpackhi_epi32(a, b);
+    const __m256i cd_low = _mm256_unpacklo_epi32(c, d), cd_high = _mm256_unpackhi_epi32(c, d);
+    const __m256i steps[kSteps] = {_mm256_unpacklo_epi64(ab_low, cd_low), _mm256_unpackhi_epi64(ab_low, cd_low),
+                                   _mm256_unpacklo_epi64(ab_high, cd_high), _mm256_unpackhi_epi64(ab_high, cd_high)};
+    const __m256i nibble = _mm256_set1_epi8(15);
+    Codes decoded;
+    for (size_t k = 0; k < kSteps; ++k) {
+        decoded.step[k][0] = offset_values(_mm256_and_si256(steps[k], nibble));
+        decoded.step[k][1] = offset_values(_mm256_and_si256(_mm256_srli_epi16(steps[k], 4), nibble));
+    }
+    return decoded;
+}
+
+inline Scales widen(const uint8_t* scales) {
+    int64_t word;
+    __builtin_memcpy(&word, scales, sizeof word);
+    const __m256i bytes = _mm256_set1_epi64x(word);
+    // Lane p of the first half holds block 2p, of the second 2p + 1. A byte at bit 48 is shifted on to bit 52.
+    const __m256i even = _mm256_setr_epi8(-1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1, 2, -1,  //
+                                          -1, -1, -1, -1, -1, -1, 4, -1, -1, -1, -1, -1, -1, -1, 6, -1);
+    const __m256i odd = _mm256_setr_epi8(-1, -1, -1, -1, -1, -1, 1, -1, -1, -1, -1, -1, -1, -1, 3, -1,  //
+                                         -1, -1, -1, -1, -1, -1, 5, -1, -1, -1, -1, -1, -1, -1, 7, -1);
+    return {{_mm256_slli_epi64(_mm256_shuffle_epi8(bytes, even), 4), _mm256_slli_epi64(_mm256_shuffle_epi8(bytes, odd), 4)}};
+}
+
+using Digits = int8_t[kSteps][2][kGroupBlocks][4];
+
+#if defined(__AVXVNNI__)
+
+inline __m256i digit_sum(const Codes& w, const Digits& digits) {
+    __m256i sum = _mm256_setzero_si256();
+    for (size_t k = 0; k < kSteps; ++k)
+        for (size_t odd = 0; odd < 2; ++odd)
+            sum = _mm256_dpbusd_avx_epi32(sum, w.step[k][odd], load_bytes(digits[k][odd]));
+    return sum;
+}
+
+inline __m256i block_sums(const Codes& w, const DigitGroup& x) {
+    __m256i sum = _mm256_add_epi32(_mm256_slli_epi32(digit_sum(w, x.high), kDigitBits), digit_sum(w, x.low));
+    if (x.has_rest) sum = _mm256_add_epi32(_mm256_slli_epi32(sum, kRestBits), digit_sum(w, x.rest));
+    return _mm256_sub_epi32(sum, load_bytes(x.correction));
+}
+
+#else
+
+// Two steps in 16 bits: 4 pairs of products of at most 24 * 128 are 24,576.
+inline __m256i two_steps(const Codes& w, const Digits& digits, size_t k) {
+    const __m256i first = _mm256_add_epi16(_mm256_maddubs_epi16(w.step[k][0], load_bytes(digits[k][0])),
+                                           _mm256_maddubs_epi16(w.step[k][1], load_bytes(digits[k][1])));
+    const __m256i second = _mm256_add_epi16(_mm256_maddubs_epi16(w.step[k + 1][0], load_bytes(digits[k + 1][0])),
+                                            _mm256_maddubs_epi16(w.step[k + 1][1], load_bytes(digits[k + 1][1])));
+    return _mm256_add_epi16(first, second);
+}
+
+inline __m256i digit_sum(const Codes& w, const Digits& digits, int unit) {
+    const __m256i units = _mm256_set1_epi16(static_cast<short>(unit));
+    return _mm256_add_epi32(_mm256_madd_epi16(two_steps(w, digits, 0), units),
+                            _mm256_madd_epi16(two_steps(w, digits, 2), units));
+}
+
+// A rest is at most 7: all four steps fit 16 bits.
+inline __m256i rest_sum(const Codes& w, const Digits& digits) {
+    return _mm256_madd_epi16(_mm256_add_epi16(two_steps(w, digits, 0), two_steps(w, digits, 2)), _mm256_set1_epi16(1));
+}
+
+inline __m256i block_sums(const Codes& w, const DigitGroup& x) {
+    __m256i sum = _mm256_add_epi32(digit_sum(w, x.high, 1 << kDigitBits), digit_sum(w, x.low, 1));
+    if (x.has_rest) sum = _mm256_add_epi32(_mm256_slli_epi32(sum, kRestBits), rest_sum(w, x.rest));
+    return _mm256_sub_epi32(sum, load_bytes(x.correction));
+}
+
+#endif
+
+inline __m256d scaled(__m256d sum, __m128i blocks, __m256i scales, const uint64_t* exponents) {
+    const __m256i exponent = _mm256_add_epi64(scales, load_bytes(exponents));
+    return _mm256_fmadd_pd(_mm256_cvtepi32_pd(blocks), _mm256_castsi256_pd(exponent), sum);
+}
+
+template <size_t Part>
+inline void add_group(Sums& sums, const Codes& w, const Scales& s, const DigitGroup& x) {
+    const __m256i blocks = block_sums(w, x);
+    __m256d* part = sums.part + 2 * Part;
+    part[0] = scaled(part[0], _mm256_castsi256_si128(blocks), s.half[0], x.exponent);
+    part[1] = scaled(part[1], _mm256_extracti128_si256(blocks, 1), s.half[1], x.exponent + 4);
+}
+
+inline double total(const Sums& sums) {
+    const __m256d even = _mm256_add_pd(sums.part[0], sums.part[2]), odd = _mm256_add_pd(sums.part[1], sums.part[3]);
+    const __m128d even_two = _mm_add_pd(_mm256_castpd256_pd128(even), _mm256_extractf128_pd(even, 1));
+    const __m128d odd_two = _mm_add_pd(_mm256_castpd256_pd128(odd), _mm256_extractf128_pd(odd, 1));
+    const __m128d one = _mm_hadd_pd(even_two, odd_two);
+    return _mm_cvtsd_f64(_mm_add_sd(one, _mm_unpackhi_pd(one, one)));
+}
+
+}  // namespace
