@@ -6,9 +6,9 @@ namespace {
 struct Sums {
     __m256d part[4];
 };
-struct Codes {
-    __m256i step[kSteps][2];
-};
+using Bytes = __m256i;
+using Integers = __m256i;
+
 struct Scales {
     __m256i half[2];
 };
@@ -22,23 +22,22 @@ inline __m256i load_bytes(const void* p) { return _mm256_loadu_si256(static_cast
 
 inline __m256i offset_values(__m256i nibbles) {
     const __m256i table = _mm256_broadcastsi128_si256(_mm_setr_epi8(SHOAL_E2M1_OFFSET_VALUES));
-    return _mm256_shuffle_epi8(table, nibbles);
+    return _mm256_shuffle_epi8(table, _mm256_and_si256(nibbles, _mm256_set1_epi8(15)));
 }
+
+struct Codes {
+    __m256i even(size_t k) const { return offset_values(step[k]); }
+    __m256i odd(size_t k) const { return offset_values(_mm256_srli_epi16(step[k], 4)); }
+    __m256i step[kSteps];
+};
 
 inline Codes decode(const uint8_t* codes) {
     const __m256i a = load_bytes(codes), b = load_bytes(codes + 32);
     const __m256i c = load_bytes(codes + 64), d = load_bytes(codes + 96);
     const __m256i ab_low = _mm256_unpacklo_epi32(a, b), ab_high = _mm256_unpackhi_epi32(a, b);
     const __m256i cd_low = _mm256_unpacklo_epi32(c, d), cd_high = _mm256_unpackhi_epi32(c, d);
-    const __m256i steps[kSteps] = {_mm256_unpacklo_epi64(ab_low, cd_low), _mm256_unpackhi_epi64(ab_low, cd_low),
-                                   _mm256_unpacklo_epi64(ab_high, cd_high), _mm256_unpackhi_epi64(ab_high, cd_high)};
-    const __m256i nibble = _mm256_set1_epi8(15);
-    Codes decoded;
-    for (size_t k = 0; k < kSteps; ++k) {
-        decoded.step[k][0] = offset_values(_mm256_and_si256(steps[k], nibble));
-        decoded.step[k][1] = offset_values(_mm256_and_si256(_mm256_srli_epi16(steps[k], 4), nibble));
-    }
-    return decoded;
+    return {{_mm256_unpacklo_epi64(ab_low, cd_low), _mm256_unpackhi_epi64(ab_low, cd_low),
+             _mm256_unpacklo_epi64(ab_high, cd_high), _mm256_unpackhi_epi64(ab_high, cd_high)}};
 }
 
 inline Scales widen(const uint8_t* scales) {
@@ -53,53 +52,44 @@ inline Scales widen(const uint8_t* scales) {
     return {{_mm256_slli_epi64(_mm256_shuffle_epi8(bytes, even), 4), _mm256_slli_epi64(_mm256_shuffle_epi8(bytes, odd), 4)}};
 }
 
-using Digits = int8_t[kSteps][2][kGroupBlocks][4];
-
 #if defined(__AVXVNNI__)
 
-inline __m256i digit_sum(const Codes& w, const Digits& digits) {
+// Products of one digit of a row, summed per block as they come.
+struct DigitSum {
     __m256i sum = _mm256_setzero_si256();
-    for (size_t k = 0; k < kSteps; ++k)
-        for (size_t odd = 0; odd < 2; ++odd)
-            sum = _mm256_dpbusd_avx_epi32(sum, w.step[k][odd], load_bytes(digits[k][odd]));
-    return sum;
-}
 
-inline __m256i block_sums(const Codes& w, const DigitGroup& x) {
-    __m256i sum = _mm256_add_epi32(_mm256_slli_epi32(digit_sum(w, x.high), kDigitBits), digit_sum(w, x.low));
-    if (x.has_rest) sum = _mm256_add_epi32(_mm256_slli_epi32(sum, kRestBits), digit_sum(w, x.rest));
-    return _mm256_sub_epi32(sum, load_bytes(x.correction));
-}
+    void add_step(size_t k, __m256i even, __m256i odd, const Digits& digits) {
+        sum = _mm256_dpbusd_avx_epi32(sum, even, load_bytes(digits[k][0]));
+        sum = _mm256_dpbusd_avx_epi32(sum, odd, load_bytes(digits[k][1]));
+    }
+    template <int Bits>
+    __m256i total() const {
+        return _mm256_slli_epi32(sum, Bits);
+    }
+};
 
 #else
 
-// Two steps in 16 bits: 4 pairs of products of at most 24 * 128 are 24,576.
-inline __m256i two_steps(const Codes& w, const Digits& digits, size_t k) {
-    const __m256i first = _mm256_add_epi16(_mm256_maddubs_epi16(w.step[k][0], load_bytes(digits[k][0])),
-                                           _mm256_maddubs_epi16(w.step[k][1], load_bytes(digits[k][1])));
-    const __m256i second = _mm256_add_epi16(_mm256_maddubs_epi16(w.step[k + 1][0], load_bytes(digits[k + 1][0])),
-                                            _mm256_maddubs_epi16(w.step[k + 1][1], load_bytes(digits[k + 1][1])));
-    return _mm256_add_epi16(first, second);
-}
+// Products of one digit of a row, summed per block as they come: two steps in 16 bits, since 4 pairs of products of at
+// most 24 * 128 are 24,576; then widened, times 2^Bits.
+struct DigitSum {
+    __m256i pairs[2];
 
-inline __m256i digit_sum(const Codes& w, const Digits& digits, int unit) {
-    const __m256i units = _mm256_set1_epi16(static_cast<short>(unit));
-    return _mm256_add_epi32(_mm256_madd_epi16(two_steps(w, digits, 0), units),
-                            _mm256_madd_epi16(two_steps(w, digits, 2), units));
-}
-
-// A rest is at most 7: all four steps fit 16 bits.
-inline __m256i rest_sum(const Codes& w, const Digits& digits) {
-    return _mm256_madd_epi16(_mm256_add_epi16(two_steps(w, digits, 0), two_steps(w, digits, 2)), _mm256_set1_epi16(1));
-}
-
-inline __m256i block_sums(const Codes& w, const DigitGroup& x) {
-    __m256i sum = _mm256_add_epi32(digit_sum(w, x.high, 1 << kDigitBits), digit_sum(w, x.low, 1));
-    if (x.has_rest) sum = _mm256_add_epi32(_mm256_slli_epi32(sum, kRestBits), rest_sum(w, x.rest));
-    return _mm256_sub_epi32(sum, load_bytes(x.correction));
-}
+    void add_step(size_t k, __m256i even, __m256i odd, const Digits& digits) {
+        const __m256i step = _mm256_add_epi16(_mm256_maddubs_epi16(even, load_bytes(digits[k][0])),
+                                              _mm256_maddubs_epi16(odd, load_bytes(digits[k][1])));
+        pairs[k / 2] = k % 2 ? _mm256_add_epi16(pairs[k / 2], step) : step;
+    }
+    template <int Bits>
+    __m256i total() const {
+        const __m256i unit = _mm256_set1_epi16(1 << Bits);
+        return _mm256_add_epi32(_mm256_madd_epi16(pairs[0], unit), _mm256_madd_epi16(pairs[1], unit));
+    }
+};
 
 #endif
+
+inline __m256i plus(__m256i a, __m256i b) { return _mm256_add_epi32(a, b); }
 
 inline __m256d scaled(__m256d sum, __m128i blocks, __m256i scales, const uint64_t* exponents) {
     const __m256i exponent = _mm256_add_epi64(scales, load_bytes(exponents));
@@ -107,9 +97,9 @@ inline __m256d scaled(__m256d sum, __m128i blocks, __m256i scales, const uint64_
 }
 
 template <size_t Part>
-inline void add_group(Sums& sums, const Codes& w, const Scales& s, const DigitGroup& x) {
-    const __m256i blocks = block_sums(w, x);
+inline void add_blocks(Sums& sums, __m256i blocks, const Scales& s, const DigitGroup& x) {
     __m256d* part = sums.part + 2 * Part;
+    blocks = _mm256_sub_epi32(blocks, load_bytes(x.correction));
     part[0] = scaled(part[0], _mm256_castsi256_si128(blocks), s.half[0], x.exponent);
     part[1] = scaled(part[1], _mm256_extracti128_si256(blocks, 1), s.half[1], x.exponent + 4);
 }

@@ -5,9 +5,9 @@ namespace {
 struct Sums {
     __m512d part[2];
 };
-struct Codes {
-    __m512i step[kSteps][2];
-};
+using Bytes = __m512i;
+using Integers = __m512i;
+
 struct Scales {
     __m512i half[2];
 };
@@ -20,19 +20,19 @@ inline __m512i offset_values(__m512i nibbles) {
     return _mm512_permutexvar_epi8(nibbles, table);
 }
 
+struct Codes {
+    __m512i even(size_t k) const { return offset_values(step[k]); }
+    __m512i odd(size_t k) const { return offset_values(_mm512_srli_epi16(step[k], 4)); }
+    __m512i step[kSteps];
+};
+
 inline Codes decode(const uint8_t* codes) {
     const __m512i a = _mm512_loadu_si512(codes), b = _mm512_loadu_si512(codes + 64);
     const __m512i c = _mm512_loadu_si512(codes + 128), d = _mm512_loadu_si512(codes + 192);
     const __m512i ab_low = _mm512_unpacklo_epi32(a, b), ab_high = _mm512_unpackhi_epi32(a, b);
     const __m512i cd_low = _mm512_unpacklo_epi32(c, d), cd_high = _mm512_unpackhi_epi32(c, d);
-    const __m512i steps[kSteps] = {_mm512_unpacklo_epi64(ab_low, cd_low), _mm512_unpackhi_epi64(ab_low, cd_low),
-                                   _mm512_unpacklo_epi64(ab_high, cd_high), _mm512_unpackhi_epi64(ab_high, cd_high)};
-    Codes decoded;
-    for (size_t k = 0; k < kSteps; ++k) {
-        decoded.step[k][0] = offset_values(steps[k]);
-        decoded.step[k][1] = offset_values(_mm512_srli_epi16(steps[k], 4));
-    }
-    return decoded;
+    return {{_mm512_unpacklo_epi64(ab_low, cd_low), _mm512_unpackhi_epi64(ab_low, cd_low),
+             _mm512_unpacklo_epi64(ab_high, cd_high), _mm512_unpackhi_epi64(ab_high, cd_high)}};
 }
 
 inline Scales widen(const uint8_t* scales) {
@@ -45,20 +45,21 @@ inline Scales widen(const uint8_t* scales) {
              _mm512_slli_epi64(_mm512_maskz_permutexvar_epi8(place, second, bytes), 4)}};
 }
 
-inline __m512i digit_sum(__m512i sum, const Codes& w, const int8_t (*digits)[2][kGroupBlocks][4]) {
-    for (size_t k = 0; k < kSteps; ++k)
-        for (size_t odd = 0; odd < 2; ++odd)
-            sum = _mm512_dpbusd_epi32(sum, w.step[k][odd], _mm512_load_si512(digits[k][odd]));
-    return sum;
-}
+// Products of one digit of a row, summed per block as they come.
+struct DigitSum {
+    __m512i sum = _mm512_setzero_si512();
 
-inline __m512i block_sums(const Codes& w, const DigitGroup& x) {
-    const __m512i zero = _mm512_setzero_si512();
-    __m512i sum = digit_sum(zero, w, x.low);
-    sum = _mm512_add_epi32(sum, _mm512_slli_epi32(digit_sum(zero, w, x.high), kDigitBits));
-    if (x.has_rest) sum = _mm512_add_epi32(_mm512_slli_epi32(sum, kRestBits), digit_sum(zero, w, x.rest));
-    return _mm512_sub_epi32(sum, _mm512_load_si512(x.correction));
-}
+    void add_step(size_t k, __m512i even, __m512i odd, const Digits& digits) {
+        sum = _mm512_dpbusd_epi32(sum, even, _mm512_load_si512(digits[k][0]));
+        sum = _mm512_dpbusd_epi32(sum, odd, _mm512_load_si512(digits[k][1]));
+    }
+    template <int Bits>
+    __m512i total() const {
+        return _mm512_slli_epi32(sum, Bits);
+    }
+};
+
+inline __m512i plus(__m512i a, __m512i b) { return _mm512_add_epi32(a, b); }
 
 inline __m512d scaled(__m512d sum, __m256i blocks, __m512i scales, const uint64_t* exponents) {
     const __m512i exponent = _mm512_add_epi64(scales, _mm512_load_si512(exponents));
@@ -66,8 +67,9 @@ inline __m512d scaled(__m512d sum, __m256i blocks, __m512i scales, const uint64_
 }
 
 template <size_t Part>
-inline void add_group(Sums& sums, const Codes& w, const Scales& s, const DigitGroup& x) {
-    const __m512i blocks = block_sums(w, x);
+inline void add_blocks(Sums& sums, __m512i blocks, const Scales& s, const DigitGroup& x) {
+    static_assert(Part == 0);
+    blocks = _mm512_sub_epi32(blocks, _mm512_load_si512(x.correction));
     sums.part[0] = scaled(sums.part[0], _mm512_castsi512_si256(blocks), s.half[0], x.exponent);
     sums.part[1] = scaled(sums.part[1], _mm512_extracti64x4_epi64(blocks, 1), s.half[1], x.exponent + 8);
 }

@@ -8,7 +8,7 @@
 // in registers, so that step k holds bytes 4k..4k + 3 of every block, one block a lane: products and sums of all steps
 // then stay in the block's own lane, for every row, and nothing is left to reduce. Lane p holds block `block_of(p)`.
 //
-// `rest` is zero in most groups of a layer's input; they are computed in units of 8.
+// `rest` is zero in most groups of a layer's input, whose products are then skipped.
 #pragma once
 
 #include "lanes.h"
@@ -75,8 +75,8 @@ inline size_t digit_groups(size_t inputs) {
     return (blocks + kGroupBlocks - 1) / kGroupBlocks;
 }
 
-// One block of a row: 32 codes to the lane `lane` of a group. Returns whether any value has a rest.
-inline bool store_digits(const uint8_t* codes, DigitGroup* group, size_t lane, int32_t* sum_upper, int32_t* sum_rest) {
+// One block of a row: 32 codes to the lane `lane` of a group. Returns its sum; whether any value has a rest is added.
+inline int32_t store_digits(const uint8_t* codes, DigitGroup* group, size_t lane, bool* has_rest) {
     int32_t upper = 0, rest = 0;
     for (size_t step = 0; step < kSteps; ++step)
         for (size_t odd = 0; odd < 2; ++odd)
@@ -88,9 +88,8 @@ inline bool store_digits(const uint8_t* codes, DigitGroup* group, size_t lane, i
                 upper += kDigits.high[code] * (1 << kDigitBits) + kDigits.low[code];
                 rest += kDigits.rest[code];
             }
-    *sum_upper = upper;
-    *sum_rest = rest;
-    return rest != 0;
+    *has_rest |= rest != 0;
+    return upper * (1 << kRestBits) + rest;
 }
 
 inline bool holds_nan(const uint8_t* codes, const uint8_t* scales, size_t inputs) {
@@ -106,18 +105,17 @@ void prepare_digits(const uint8_t* codes, const uint8_t* scales, size_t inputs, 
     constexpr uint8_t zeros[kFloat4Block] = {};
     for (size_t g = 0; g < digit_groups(inputs); ++g) {
         DigitGroup* group = groups + g;
-        int32_t upper[kGroupBlocks], rest[kGroupBlocks];
+        int32_t sum[kGroupBlocks];
         bool has_rest = false;
         for (size_t lane = 0; lane < kGroupBlocks; ++lane) {
             const size_t b = g * kGroupBlocks + block_of(lane);
-            has_rest |= store_digits(b < blocks ? codes + b * kFloat4Block : zeros, group, lane, upper + lane, rest + lane);
+            sum[lane] = store_digits(b < blocks ? codes + b * kFloat4Block : zeros, group, lane, &has_rest);
         }
         group->has_rest = has_rest;
-        const int unit = kUnitExponent + (has_rest ? 0 : kRestBits) - 2 * kE8m0Bias + kDoubleBias;
+        constexpr int unit = kUnitExponent - 2 * kE8m0Bias + kDoubleBias;
         for (size_t lane = 0; lane < kGroupBlocks; ++lane) {
             const size_t b = g * kGroupBlocks + block_of(lane);
-            const int32_t sum = has_rest ? upper[lane] * (1 << kRestBits) + rest[lane] : upper[lane];
-            group->correction[lane] = kWeightOffset * sum;
+            group->correction[lane] = kWeightOffset * sum[lane];
             group->exponent[lane] = static_cast<uint64_t>(unit + (b < blocks ? scales[b] : 0)) << kDoubleFraction;
         }
     }

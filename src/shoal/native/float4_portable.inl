@@ -5,8 +5,11 @@ namespace {
 struct Sums {
     double lane[kSumLanes];
 };
-struct Codes {
-    uint8_t step[kSteps][2][kGroupBlocks][4];
+struct Bytes {
+    uint8_t block[kGroupBlocks][4];
+};
+struct Integers {
+    int32_t block[kGroupBlocks];
 };
 struct Scales {
     uint64_t block[kGroupBlocks];
@@ -14,18 +17,21 @@ struct Scales {
 
 inline Sums no_sums() { return {}; }
 
-inline Codes decode(const uint8_t* codes) {
-    constexpr uint8_t values[16] = {SHOAL_E2M1_OFFSET_VALUES};
-    Codes decoded;
-    for (size_t k = 0; k < kSteps; ++k)
+struct Codes {
+    Bytes even(size_t k) const { return values(k, 0); }
+    Bytes odd(size_t k) const { return values(k, 4); }
+    Bytes values(size_t k, int shift) const {
+        constexpr uint8_t table[16] = {SHOAL_E2M1_OFFSET_VALUES};
+        Bytes result;
         for (size_t lane = 0; lane < kGroupBlocks; ++lane)
-            for (size_t byte = 0; byte < 4; ++byte) {
-                const uint8_t code = codes[block_of(lane) * kFloat4Block / 2 + 4 * k + byte];
-                decoded.step[k][0][lane][byte] = values[code & 15];
-                decoded.step[k][1][lane][byte] = values[code >> 4];
-            }
-    return decoded;
-}
+            for (size_t byte = 0; byte < 4; ++byte)
+                result.block[lane][byte] = table[(codes[block_of(lane) * kFloat4Block / 2 + 4 * k + byte] >> shift) & 15];
+        return result;
+    }
+    const uint8_t* codes;
+};
+
+inline Codes decode(const uint8_t* codes) { return {codes}; }
 
 inline Scales widen(const uint8_t* scales) {
     Scales widened;
@@ -34,25 +40,35 @@ inline Scales widen(const uint8_t* scales) {
     return widened;
 }
 
-inline int32_t digit_sum(const Codes& w, const int8_t (&digits)[kSteps][2][kGroupBlocks][4], size_t lane) {
-    int32_t sum = 0;
-    for (size_t k = 0; k < kSteps; ++k)
-        for (size_t odd = 0; odd < 2; ++odd)
+struct DigitSum {
+    int32_t sum[kGroupBlocks] = {};
+
+    void add_step(size_t k, const Bytes& even, const Bytes& odd, const Digits& digits) {
+        for (size_t lane = 0; lane < kGroupBlocks; ++lane)
             for (size_t byte = 0; byte < 4; ++byte)
-                sum += static_cast<int32_t>(w.step[k][odd][lane][byte]) * digits[k][odd][lane][byte];
-    return sum;
+                sum[lane] += even.block[lane][byte] * digits[k][0][lane][byte] + odd.block[lane][byte] * digits[k][1][lane][byte];
+    }
+    template <int Bits>
+    Integers total() const {
+        Integers result;
+        for (size_t lane = 0; lane < kGroupBlocks; ++lane) result.block[lane] = sum[lane] * (1 << Bits);
+        return result;
+    }
+};
+
+inline Integers plus(Integers a, const Integers& b) {
+    for (size_t lane = 0; lane < kGroupBlocks; ++lane) a.block[lane] += b.block[lane];
+    return a;
 }
 
 template <size_t Part>
-inline void add_group(Sums& sums, const Codes& w, const Scales& s, const DigitGroup& x) {
+inline void add_blocks(Sums& sums, const Integers& blocks, const Scales& s, const DigitGroup& x) {
     for (size_t lane = 0; lane < kGroupBlocks; ++lane) {
-        int32_t sum = digit_sum(w, x.high, lane) * (1 << kDigitBits) + digit_sum(w, x.low, lane);
-        if (x.has_rest) sum = sum * (1 << kRestBits) + digit_sum(w, x.rest, lane);
         const uint64_t exponent = s.block[lane] + x.exponent[lane];
         double scale;
         __builtin_memcpy(&scale, &exponent, sizeof scale);
         // The product is exact: a fused multiply-add would give the same.
-        sums.lane[Part * kGroupBlocks + block_of(lane)] += static_cast<double>(sum - x.correction[lane]) * scale;
+        sums.lane[Part * kGroupBlocks + block_of(lane)] += static_cast<double>(blocks.block[lane] - x.correction[lane]) * scale;
     }
 }
 
