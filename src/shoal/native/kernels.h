@@ -14,6 +14,7 @@
 #include "linear.h"
 #include "names.h"
 #include "pool.h"
+#include "stages.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,7 +40,8 @@ typedef struct ShoalBlockLinear {
     SHOAL_EXPERTS_OPERATORS(X)   \
     SHOAL_ATTENTION_OPERATORS(X) \
     SHOAL_INDEXER_OPERATORS(X)   \
-    SHOAL_ELEMENTWISE_OPERATORS(X)
+    SHOAL_ELEMENTWISE_OPERATORS(X) \
+    SHOAL_STAGES_OPERATORS(X)
 
 #if defined(SHOAL_ISA)
 #define SHOAL_DECLARE_OPERATOR(name, Parameters) void SHOAL_NAME(name)(const Parameters* p, ShoalPool* pool);

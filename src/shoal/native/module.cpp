@@ -85,4 +85,5 @@ NB_MODULE(_native, module) {
     bind_attention(kernels);
     bind_indexer(kernels);
     bind_elementwise(kernels);
+    bind_stages(kernels);
 }

@@ -127,6 +127,29 @@ def combine_torch(
     return y, expand(y, streams, mix)
 
 
+def _apply_native(
+    x: Quantized,
+    dispatch: Dispatch,
+    arrived: Sequence[tuple[int, ExpertWeights]],
+    limit: float,
+    outputs: BFloat16[Tensor, "pairs dim"],
+    kernels: Kernels,
+) -> None:
+    tokens, slots = dispatch.tokens.to(torch.uint32), torch.arange(outputs.shape[0], dtype=torch.uint32)
+    first = [address(part) for part in (tokens, dispatch.weights, slots)]
+    places = {expert_id: place for place, expert_id in enumerate(dispatch.expert_ids)}
+    experts = []
+    for expert_id, expert in arrived:
+        start, end = dispatch.bounds[places[expert_id]], dispatch.bounds[places[expert_id] + 1]
+        # Row ids, weights and slots are 4 bytes each.
+        pairs = (end - start, *(base + 4 * start for base in first))
+        matrices = [part for matrix in (expert.w1, expert.w2, expert.w3) for part in (matrix.codes, matrix.scales)]
+        experts.append((*map(address, matrices), *pairs))
+    if experts:
+        sizes = (x.codes.shape[0], x.codes.shape[1], arrived[0][1].w1.codes.shape[0], limit)
+        kernels.native.routed_experts(*quantized_addresses(x), *sizes, experts, address(outputs))
+
+
 def _combine_native(
     x: Quantized,
     dispatch: Dispatch,
