@@ -125,7 +125,8 @@ void bind_elementwise(nb::class_<Kernels>& kernels) {
     kernels.def("expand", &expand, arg("x"), arg("streams"), arg("post"), arg("comb"), arg("y"), arg("rows"),
                 arg("num_streams"), arg("columns"));
     kernels.def("split_mix", &split_mix, arg("u"), arg("mean_square"), arg("scale"), arg("base"), arg("pre"),
-                arg("post"), arg("comb"), arg("rows"), arg("num_streams"), arg("iterations"), arg("eps"), arg("norm_eps"));
+                arg("post"), arg("comb"), arg("rows"), arg("num_streams"), arg("iterations"), arg("eps"),
+                arg("norm_eps"));
     kernels.def("pool_groups", &pool_groups, arg("values"), arg("gates"), arg("y"), arg("groups"), arg("ratio"),
                 arg("columns"));
     kernels.def("gather_rows", &gather_rows, arg("codes"), arg("scales"), arg("row_ids"), arg("y_codes"),

@@ -28,7 +28,8 @@ inline double log_from_one(double u) {
     const double unit = double_of(fraction | kDoubleBias << kDoubleMantissaBits);
     // The exponent in the low bits of 2^52: a whole number as a double.
     constexpr uint64_t whole = (kDoubleBias + kDoubleMantissaBits) << kDoubleMantissaBits;
-    const double exponent = double_of(bits >> kDoubleMantissaBits | whole) - (0x1p52 + static_cast<double>(kDoubleBias));
+    const double shift = 0x1p52 + static_cast<double>(kDoubleBias);
+    const double exponent = double_of(bits >> kDoubleMantissaBits | whole) - shift;
     const bool above = unit >= kSqrtTwo;
     const double m = above ? unit * 0.5 : unit, n = above ? exponent + 1.0 : exponent;
     const double s = (m - 1.0) / (m + 1.0), square = s * s;
