@@ -10,13 +10,24 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from shoal.formats.float8 import E4M3_NAN
-from shoal.ops.engram_gate import gate_streams_torch
-from shoal.ops.hyper_connections import Mix, collapse, expand_torch, split_mix_torch
+from shoal.ops.engram_gate import gate_streams, gate_streams_torch
+from shoal.ops.engram_rows import gather_rows
+from shoal.ops.hyper_connections import (
+    Mix,
+    collapse,
+    collapse_norm,
+    collapse_norm_q8,
+    expand,
+    expand_torch,
+    mix_coefficients,
+    split_mix,
+    split_mix_torch,
+)
 from shoal.ops.kernels import EXP, SIGMOID, SILU, SOFTPLUS, Kernels, available_isas
-from shoal.ops.pooling import pool_groups_torch
+from shoal.ops.pooling import pool_groups, pool_groups_torch
 from shoal.ops.quantize import Q8, Quantized, quantize_q4c, quantize_q4i, quantize_q8_torch
-from shoal.ops.rms_norm import rms_norm_torch
-from shoal.ops.routing import route_logits_torch
+from shoal.ops.rms_norm import rms_norm, rms_norm_q8, rms_norm_torch
+from shoal.ops.routing import route, route_logits_torch
 from shoal.ops.wide import Wide
 
 WIDE, PORTABLE = Wide(), Kernels("portable")
@@ -108,22 +119,18 @@ def test_the_rows_of_the_goldens(kernels: Kernels, name: str, goldens: Path) -> 
 
 
 @pytest.mark.parametrize("name", TWINS)
-@pytest.mark.parametrize("shape", [(0, 32), (1, 32), (7, 96), (3, 5, 160), (17, DIM)])
-def test_quantiser_sizes_none_one_odd_and_real(
-    kernels: Kernels, name: str, shape: tuple[int, ...], generator: torch.Generator
-) -> None:
-    spread = 10.0 ** torch.randint(-6, 6, (*shape[:-1], 1), generator=generator)
-    x = (torch.randn(shape, generator=generator) * spread).to(torch.bfloat16)
-    assert same_codes(getattr(kernels, name)(x), TWINS[name](x))
+def test_quantiser_sizes_none_one_odd_and_real(kernels: Kernels, name: str, generator: torch.Generator) -> None:
+    for shape in ((0, 32), (1, 32), (7, 96), (3, 5, 160), (17, DIM)):
+        spread = 10.0 ** torch.randint(-6, 6, (*shape[:-1], 1), generator=generator)
+        x = (torch.randn(shape, generator=generator) * spread).to(torch.bfloat16)
+        assert same_codes(getattr(kernels, name)(x), TWINS[name](x)), shape
 
 
 @pytest.mark.parametrize("name", TWINS)
-@pytest.mark.parametrize("offset", [1, 4, 31])
-def test_rows_that_start_at_an_unaligned_address(
-    kernels: Kernels, name: str, offset: int, generator: torch.Generator
-) -> None:
-    x = bf16(offset + 640, generator=generator)[offset:].view(20, 32)
-    assert same_codes(getattr(kernels, name)(x), TWINS[name](x))
+def test_rows_that_start_at_an_unaligned_address(kernels: Kernels, name: str, generator: torch.Generator) -> None:
+    for offset in (1, 4, 31):
+        x = bf16(offset + 640, generator=generator)[offset:].view(20, 32)
+        assert same_codes(getattr(kernels, name)(x), TWINS[name](x)), offset
 
 
 def test_rows_that_are_not_contiguous(kernels: Kernels, generator: torch.Generator) -> None:
@@ -162,13 +169,13 @@ def test_norms_of_any_width_are_within_a_neighbour_of_wide(
         assert nearly_same(found, rms_norm_torch(x * scale, weight, EPS, WIDE))
 
 
-@pytest.mark.parametrize("rows", ROWS)
-def test_a_norm_with_q8_is_the_norm_and_q8_of_it(kernels: Kernels, rows: int, generator: torch.Generator) -> None:
-    x, weight = bf16(rows, 160, generator=generator), bf16(160, generator=generator)
-    y, codes = kernels.rms_norm_q8(shifted(x), shifted(weight), EPS)
-    alone = [PORTABLE.rms_norm(row, weight, EPS) for row in x]
-    assert same(y, torch.stack(alone) if alone else x)
-    assert same_codes(codes, quantize_q8_torch(y))
+def test_a_norm_with_q8_is_the_norm_and_q8_of_it(kernels: Kernels, generator: torch.Generator) -> None:
+    weight = bf16(160, generator=generator)
+    for rows in ROWS:
+        x = bf16(rows, 160, generator=generator)
+        y, codes = kernels.rms_norm_q8(shifted(x), shifted(weight), EPS)
+        assert same(y, PORTABLE.rms_norm(x, weight, EPS)), rows
+        assert same_codes(codes, quantize_q8_torch(y)), rows
 
 
 def test_a_norm_may_keep_its_codes_only(kernels: Kernels, generator: torch.Generator) -> None:
@@ -198,19 +205,15 @@ def mix_of(tokens: int, streams: int, generator: torch.Generator) -> Mix:
     return Mix(pre, post, torch.randn((tokens, streams, streams), generator=generator))
 
 
-@pytest.mark.parametrize(
-    ("tokens", "streams", "dim"), [*product(ROWS, (4,), (96,)), (3, 3, 64), (2, 4, 17), (2, 4, DIM)]
-)
-def test_a_collapse_is_the_twins_and_its_norm_the_kernels(
-    kernels: Kernels, tokens: int, streams: int, dim: int, generator: torch.Generator
-) -> None:
-    h, weight = bf16(tokens, streams, dim, generator=generator), bf16(dim, generator=generator)
-    pre = mix_of(tokens, streams, generator).pre
-    wanted = kernels.rms_norm(collapse(h, pre), weight, EPS)
-    assert same(kernels.collapse_norm(shifted(h), pre, weight, EPS), wanted)
-    if dim % Q8.group == 0:
-        y, codes = kernels.collapse_norm_q8(h, shifted(pre), weight, EPS)
-        assert same(y, wanted) and same_codes(codes, quantize_q8_torch(wanted))
+def test_a_collapse_is_the_twins_and_its_norm_the_kernels(kernels: Kernels, generator: torch.Generator) -> None:
+    for tokens, streams, dim in (*product(ROWS, (4,), (96,)), (3, 3, 64), (2, 4, 17), (2, 4, DIM)):
+        h, weight = bf16(tokens, streams, dim, generator=generator), bf16(dim, generator=generator)
+        pre = mix_of(tokens, streams, generator).pre
+        wanted = kernels.rms_norm(collapse(h, pre), weight, EPS)
+        assert same(kernels.collapse_norm(shifted(h), pre, weight, EPS), wanted), (tokens, streams, dim)
+        if dim % Q8.group == 0:
+            y, codes = kernels.collapse_norm_q8(h, shifted(pre), weight, EPS)
+            assert same(y, wanted) and same_codes(codes, quantize_q8_torch(wanted)), (tokens, streams, dim)
 
 
 def test_a_collapse_may_keep_its_codes_only(kernels: Kernels, generator: torch.Generator) -> None:
@@ -223,13 +226,12 @@ def test_a_collapse_may_keep_its_codes_only(kernels: Kernels, generator: torch.G
     assert same_codes(found, wanted)
 
 
-@pytest.mark.parametrize(("streams", "dim"), [*product((4,), (*COLUMNS, DIM)), (1, 17), (3, 40)])
-def test_an_expansion_is_the_twins(kernels: Kernels, streams: int, dim: int, generator: torch.Generator) -> None:
-    for tokens in (0, 1, 5):
+def test_an_expansion_is_the_twins(kernels: Kernels, generator: torch.Generator) -> None:
+    for tokens, (streams, dim) in product((0, 1, 5), (*product((4,), (*COLUMNS, DIM)), (1, 17), (3, 40))):
         h, x = bf16(tokens, streams, dim, generator=generator), bf16(tokens, dim, generator=generator)
         mix = mix_of(tokens, streams, generator)
-        wanted = expand_torch(x, h, mix)
-        assert same(kernels.expand(shifted(x), shifted(h), mix.post, shifted(mix.comb)), wanted)
+        found = kernels.expand(shifted(x), shifted(h), mix.post, shifted(mix.comb))
+        assert same(found, expand_torch(x, h, mix)), (tokens, streams, dim)
 
 
 @pytest.mark.parametrize("streams", [3, 4])
@@ -242,16 +244,15 @@ def test_streams_are_expanded_in_place(kernels: Kernels, streams: int, generator
     assert same(h, wanted)
 
 
-@pytest.mark.parametrize("tokens", [0, 1, 33])
-@pytest.mark.parametrize("iterations", [1, 2, 20])
 @pytest.mark.parametrize("streams", [1, 3, 4, 5])
-def test_mixes(kernels: Kernels, tokens: int, iterations: int, streams: int, generator: torch.Generator) -> None:
+def test_mixes(kernels: Kernels, streams: int, generator: torch.Generator) -> None:
     coefficients = streams * (streams + 2)
-    u, base = (torch.randn(shape, generator=generator) * 3 for shape in ((tokens, coefficients), (coefficients,)))
-    scale = torch.tensor([0.5, 1.0, 2.0])
-    found = kernels.split_mix(u, None, scale, base, streams, iterations, 1e-6, EPS)
-    wanted = split_mix_torch(u, scale, base, streams, iterations, 1e-6, WIDE)
-    assert all(same(*pair) for pair in zip(found, (wanted.pre, wanted.post, wanted.comb), strict=True))
+    for tokens, iterations in ((0, 20), (1, 20), (33, 1), (33, 2), (33, 20)):
+        u, base = (torch.randn(shape, generator=generator) * 3 for shape in ((tokens, coefficients), (coefficients,)))
+        scale = torch.tensor([0.5, 1.0, 2.0])
+        found = kernels.split_mix(u, None, scale, base, streams, iterations, 1e-6, EPS)
+        wanted = split_mix_torch(u, scale, base, streams, iterations, 1e-6, WIDE)
+        assert all(same(*pair) for pair in zip(found, (wanted.pre, wanted.post, wanted.comb), strict=True))
 
 
 def test_a_mix_norms_what_was_projected(kernels: Kernels, generator: torch.Generator) -> None:
@@ -358,6 +359,42 @@ def test_equal_scores_go_to_the_lower_expert(kernels: Kernels, generator: torch.
 
 def test_hopeless_scores_still_have_weights(kernels: Kernels) -> None:
     assert same_routes(kernels, torch.full((3, 20), -200.0), torch.zeros(20), None, 4)
+
+
+# What takes them
+
+
+class Kerneled(Wide):
+    """Wide arithmetic that has kernels."""
+
+    kernels = PORTABLE
+
+
+def test_operators_take_the_kernels_of_their_arithmetic(generator: torch.Generator) -> None:
+    arithmetic = Kerneled()
+    h, projected, q, k = gate_inputs(3, 4, 32, generator)
+    x, weight, mix = projected[:, :32].contiguous(), q[0].contiguous(), mix_of(3, 4, generator)
+    u, groups = torch.randn((3, 24), generator=generator), torch.randn((3, 2, 16), generator=generator)
+    experts, bias = bf16(8, 32, generator=generator), torch.zeros(8)
+    operators: list[Callable[[], object]] = [
+        lambda: arithmetic.quantize_q4i(x),
+        lambda: arithmetic.quantize_q4c(x),
+        lambda: rms_norm(x, weight, EPS, arithmetic),
+        lambda: rms_norm_q8(x, weight, EPS, arithmetic),
+        lambda: collapse_norm(h, mix.pre, weight, EPS, arithmetic),
+        lambda: collapse_norm_q8(h, mix.pre, weight, EPS, arithmetic),
+        lambda: expand(x, h, mix, arithmetic),
+        lambda: split_mix(u, torch.ones(3), torch.zeros(24), 4, 20, 1e-6, arithmetic),
+        lambda: mix_coefficients(h, torch.randn((24, 128), generator=generator), EPS, arithmetic),
+        lambda: pool_groups(groups, groups, arithmetic),
+        lambda: gather_rows(quantize_q8_torch(x), None, arithmetic),
+        lambda: gate_streams(h, h, x, q, k, None, EPS, arithmetic),
+        lambda: route(x, experts, bias, bias, None, 2, 1.5, arithmetic),
+    ]
+    for number, operator in enumerate(operators):
+        before = PORTABLE.native.calls
+        operator()
+        assert PORTABLE.native.calls == before + 1, number
 
 
 # Rows and threads

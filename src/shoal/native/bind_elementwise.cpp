@@ -1,5 +1,5 @@
-// Python names of the elementwise operators. Sizes and addresses are those of tensors that `ops` checked and keeps alive; an
-// address of 0 stands for what is left out.
+// Python names of the elementwise operators. Sizes and addresses are those of tensors that `ops` checked and keeps
+// alive; an address of 0 stands for what is left out.
 #include "binding.h"
 
 namespace {
@@ -35,8 +35,8 @@ void quantize_q4c(Kernels& kernels, uintptr_t x, uintptr_t codes, uintptr_t scal
 }
 
 void rms_norm(Kernels& kernels, uintptr_t x, uintptr_t weight, uintptr_t y, size_t rows, size_t columns, float eps) {
-    kernels.run(kernels.table->rms_norm, ShoalRmsNorm{at<const uint16_t>(x), at<const uint16_t>(weight), at<uint16_t>(y),
-                                                      rows, columns, eps});
+    kernels.run(kernels.table->rms_norm, ShoalRmsNorm{at<const uint16_t>(x), at<const uint16_t>(weight),
+                                                      at<uint16_t>(y), rows, columns, eps});
 }
 
 void rms_norm_q8(Kernels& kernels, uintptr_t x, uintptr_t weight, uintptr_t y, uintptr_t codes, uintptr_t scales,
@@ -72,8 +72,8 @@ void split_mix(Kernels& kernels, uintptr_t u, uintptr_t mean_square, uintptr_t s
                float norm_eps) {
     kernels.run(kernels.table->split_mix,
                 ShoalSplitMix{at<const float>(u), at<const float>(mean_square), at<const float>(scale),
-                              at<const float>(base), at<float>(pre), at<float>(post), at<float>(comb), rows, num_streams,
-                              iterations, eps, norm_eps});
+                              at<const float>(base), at<float>(pre), at<float>(post), at<float>(comb), rows,
+                              num_streams, iterations, eps, norm_eps});
 }
 
 void pool_groups(Kernels& kernels, uintptr_t values, uintptr_t gates, uintptr_t y, size_t groups, size_t ratio,
@@ -93,9 +93,9 @@ void gather_rows(Kernels& kernels, uintptr_t codes, uintptr_t scales, uintptr_t 
 void engram_gate(Kernels& kernels, uintptr_t streams, uintptr_t projected, uintptr_t q_weight, uintptr_t k_weight,
                  uintptr_t image_mask, uintptr_t y, size_t rows, size_t num_streams, size_t columns, float eps) {
     kernels.run(kernels.table->engram_gate,
-                ShoalEngramGate{at<const uint16_t>(streams), at<const uint16_t>(projected), at<const uint16_t>(q_weight),
-                                at<const uint16_t>(k_weight), at<const uint8_t>(image_mask), at<uint16_t>(y), rows,
-                                num_streams, columns, eps});
+                ShoalEngramGate{at<const uint16_t>(streams), at<const uint16_t>(projected),
+                                at<const uint16_t>(q_weight), at<const uint16_t>(k_weight),
+                                at<const uint8_t>(image_mask), at<uint16_t>(y), rows, num_streams, columns, eps});
 }
 
 void route(Kernels& kernels, uintptr_t logits, uintptr_t bias, uintptr_t bias_vl, uintptr_t image_mask,
@@ -104,8 +104,8 @@ void route(Kernels& kernels, uintptr_t logits, uintptr_t bias, uintptr_t bias_vl
     require(active > 0 && active <= experts, "`active` must be from 1 to `experts`");
     kernels.run(kernels.table->route,
                 ShoalRoute{at<const float>(logits), at<const float>(bias), at<const float>(bias_vl),
-                           at<const uint8_t>(image_mask), at<int64_t>(expert_ids), at<float>(weights), at<float>(margin),
-                           rows, experts, active, route_scale});
+                           at<const uint8_t>(image_mask), at<int64_t>(expert_ids), at<float>(weights),
+                           at<float>(margin), rows, experts, active, route_scale});
 }
 
 }  // namespace
@@ -117,15 +117,16 @@ void bind_elementwise(nb::class_<Kernels>& kernels) {
     kernels.def("quantize_q4i", &quantize_q4i, arg("x"), arg("codes"), arg("scales"), arg("rows"), arg("columns"));
     kernels.def("quantize_q4c", &quantize_q4c, arg("x"), arg("codes"), arg("scales"), arg("rows"), arg("columns"));
     kernels.def("rms_norm", &rms_norm, arg("x"), arg("weight"), arg("y"), arg("rows"), arg("columns"), arg("eps"));
-    kernels.def("rms_norm_q8", &rms_norm_q8, arg("x"), arg("weight"), arg("y"), arg("codes"), arg("scales"), arg("rows"),
-                arg("columns"), arg("eps"));
+    kernels.def("rms_norm_q8", &rms_norm_q8, arg("x"), arg("weight"), arg("y"), arg("codes"), arg("scales"),
+                arg("rows"), arg("columns"), arg("eps"));
     kernels.def("mean_square", &mean_square, arg("x"), arg("y"), arg("rows"), arg("columns"));
     kernels.def("collapse_norm", &collapse_norm, arg("streams"), arg("pre"), arg("weight"), arg("y"), arg("codes"),
                 arg("scales"), arg("rows"), arg("num_streams"), arg("columns"), arg("eps"));
     kernels.def("expand", &expand, arg("x"), arg("streams"), arg("post"), arg("comb"), arg("y"), arg("rows"),
                 arg("num_streams"), arg("columns"));
-    kernels.def("split_mix", &split_mix, arg("u"), arg("mean_square"), arg("scale"), arg("base"), arg("pre"), arg("post"),
-                arg("comb"), arg("rows"), arg("num_streams"), arg("iterations"), arg("eps"), arg("norm_eps"));
+    kernels.def("split_mix", &split_mix, arg("u"), arg("mean_square"), arg("scale"), arg("base"), arg("pre"),
+                arg("post"), arg("comb"), arg("rows"), arg("num_streams"), arg("iterations"), arg("eps"),
+                arg("norm_eps"));
     kernels.def("pool_groups", &pool_groups, arg("values"), arg("gates"), arg("y"), arg("groups"), arg("ratio"),
                 arg("columns"));
     kernels.def("gather_rows", &gather_rows, arg("codes"), arg("scales"), arg("row_ids"), arg("y_codes"),

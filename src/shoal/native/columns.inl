@@ -1,5 +1,5 @@
-// Rows sixteen columns at a time, whatever their number: each_lanes(columns, [&](size_t k, size_t count) { ... }) with count
-// 16 but for the last columns, and loads and stores of `count` lanes.
+// Rows sixteen columns at a time, whatever their number: each_lanes(columns, [&](size_t k, size_t count) { ... }) with
+// count 16 but for the last columns, and loads and stores of `count` lanes.
 #pragma once
 
 #include "lanes.h"
@@ -15,7 +15,9 @@ SHOAL_INLINE inline void each_lanes(size_t first, size_t end, const Body& body) 
     if (k < end) body(k, end - k);
 }
 
-SHOAL_INLINE inline Floats load(const float* p, size_t count) { return count == kLanes ? load(p) : load_part(p, count); }
+SHOAL_INLINE inline Floats load(const float* p, size_t count) {
+    return count == kLanes ? load(p) : load_part(p, count);
+}
 SHOAL_INLINE inline Floats load_bf16(const uint16_t* p, size_t count) {
     return count == kLanes ? load_bf16(p) : load_bf16_part(p, count);
 }

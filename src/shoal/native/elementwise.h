@@ -14,8 +14,8 @@ typedef struct ShoalElementary {
     size_t count;
 } ShoalElementary;
 
-// x bf16 [rows, columns]. Q8: codes E4M3 [rows, columns], scales E8M0 [rows, columns / 32]. Q4i: codes E2M1 two to a byte
-// [rows, columns / 2], scales as Q8. Q4c: codes as Q4i, scales E4M3 [rows, columns / 16].
+// x bf16 [rows, columns]. Q8: codes E4M3 [rows, columns], scales E8M0 [rows, columns / 32]. Q4i: codes E2M1 two to a
+// byte [rows, columns / 2], scales as Q8. Q4c: codes as Q4i, scales E4M3 [rows, columns / 16].
 typedef struct ShoalQuantize {
     const uint16_t* x;
     uint8_t *codes, *scales;
@@ -46,8 +46,8 @@ typedef struct ShoalMeanSquare {
     size_t rows, columns;
 } ShoalMeanSquare;
 
-// streams bf16 [rows, num_streams, columns], pre [rows, num_streams]: rms_norm of bf16(sum of pre[c] * stream c), and Q8 of
-// it unless `codes` is NULL (columns % 32 == 0 then). y [rows, columns] may be NULL.
+// streams bf16 [rows, num_streams, columns], pre [rows, num_streams]: rms_norm of bf16(sum of pre[c] * stream c), and
+// Q8 of it unless `codes` is NULL (columns % 32 == 0 then). y [rows, columns] may be NULL.
 typedef struct ShoalCollapseNorm {
     const uint16_t* streams;
     const float* pre;
@@ -67,8 +67,9 @@ typedef struct ShoalExpand {
     size_t rows, num_streams, columns;
 } ShoalExpand;
 
-// u [rows, num_streams * (num_streams + 2)], times 1 / sqrt(mean_square + norm_eps) of its row unless mean_square is NULL;
-// scale [3], base [num_streams * (num_streams + 2)] -> pre, post [rows, num_streams], comb [rows, num_streams, num_streams].
+// u [rows, num_streams * (num_streams + 2)], times 1 / sqrt(mean_square + norm_eps) of its row unless mean_square is
+// NULL; scale [3], base [num_streams * (num_streams + 2)] -> pre, post [rows, num_streams], comb [rows, num_streams,
+// num_streams].
 typedef struct ShoalSplitMix {
     const float *u, *mean_square, *scale, *base;
     float *pre, *post, *comb;
@@ -83,8 +84,8 @@ typedef struct ShoalPoolGroups {
     size_t groups, ratio, columns;
 } ShoalPoolGroups;
 
-// Rows `row_ids` [rows] of a table (codes E4M3 [., columns], scales E8M0 [., columns / 32]; no NaN among them), dequantised
-// to bf16 and given Q8 again. row_ids NULL: rows 0, 1 ...
+// Rows `row_ids` [rows] of a table (codes E4M3 [., columns], scales E8M0 [., columns / 32]; no NaN among them),
+// dequantised to bf16 and given Q8 again. row_ids NULL: rows 0, 1 ...
 typedef struct ShoalGatherRows {
     const uint8_t *codes, *scales;
     const int64_t* row_ids;
@@ -92,8 +93,8 @@ typedef struct ShoalGatherRows {
     size_t rows, columns;
 } ShoalGatherRows;
 
-// streams and y bf16 [rows, num_streams, columns], projected [rows, num_streams + 1, columns]: a key for every stream, then
-// the value; q_weight, k_weight [num_streams, columns]; image_mask [rows] or NULL. y may be streams.
+// streams and y bf16 [rows, num_streams, columns], projected [rows, num_streams + 1, columns]: a key for every stream,
+// then the value; q_weight, k_weight [num_streams, columns]; image_mask [rows] or NULL. y may be streams.
 typedef struct ShoalEngramGate {
     const uint16_t *streams, *projected, *q_weight, *k_weight;
     const uint8_t* image_mask;
@@ -102,8 +103,8 @@ typedef struct ShoalEngramGate {
     float eps;
 } ShoalEngramGate;
 
-// logits [rows, experts] -> expert_ids, weights [rows, active] best first, margin [rows]; 0 < active <= experts. Rows of the
-// image_mask (or NULL) choose with bias_vl.
+// logits [rows, experts] -> expert_ids, weights [rows, active] best first, margin [rows]; 0 < active <= experts. Rows
+// of the image_mask (or NULL) choose with bias_vl.
 typedef struct ShoalRoute {
     const float *logits, *bias, *bias_vl;
     const uint8_t* image_mask;
