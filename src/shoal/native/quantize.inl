@@ -144,18 +144,3 @@ inline void each_group(const ShoalQuantize* p, ShoalPool* pool, const Body& body
 }
 
 }  // namespace
-
-void SHOAL_NAME(quantize_q8)(const ShoalQuantize* p, ShoalPool* pool) {
-    each_group<kGroup>(p, pool,
-                       [&](const uint16_t* x, size_t g) { q8_group(x, p->codes + g * kGroup, p->scales + g); });
-}
-
-void SHOAL_NAME(quantize_q4i)(const ShoalQuantize* p, ShoalPool* pool) {
-    each_group<kGroup>(p, pool,
-                       [&](const uint16_t* x, size_t g) { q4i_group(x, p->codes + g * kGroup / 2, p->scales + g); });
-}
-
-void SHOAL_NAME(quantize_q4c)(const ShoalQuantize* p, ShoalPool* pool) {
-    each_group<kFineGroup>(
-        p, pool, [&](const uint16_t* x, size_t g) { q4c_group(x, p->codes + g * kFineGroup / 2, p->scales + g); });
-}
