@@ -123,13 +123,6 @@ inline Heads from_panel(const ShoalAttention* p, const Heads& heads, size_t pane
             heads.kept + rows};
 }
 
-void attend_block(const ShoalAttention* p, const Heads& heads, size_t panels, const float* keys, size_t count, bool is_first) {
-    size_t panel = 0;
-    for (; panel + kTilePanels <= panels; panel += kTilePanels)
-        attend_panels<kTilePanels>(p, from_panel(p, heads, panel), keys, count, is_first);
-    for (; panel < panels; ++panel) attend_panels<1>(p, from_panel(p, heads, panel), keys, count, is_first);
-}
-
 inline size_t panel_heads(const ShoalAttention* p, size_t panel) { return least(kLanes, p->heads - panel * kLanes); }
 
 // Queries of one panel to lanes, missing heads being zero.
