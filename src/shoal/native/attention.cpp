@@ -1,12 +1,15 @@
 // The attention operators, compiled once per instruction set.
 //
-// Sparse attention, the idea: 16 heads are 16 lanes. Keys are decoded to float32 in blocks of 64 columns and every head of a
-// token uses them from the cache; a score and a value are one chain of fma each, keys and dims ascending:
-//   score = scale * (q[0] k[0] + q[1] k[1] + ..)          p = e^(score - running maximum), then in bf16
-//   denominator = fma(denominator, kept, p[0] + p[1] + ..)   sum = sum * kept + p[0] v[0] + p[1] v[1] + .., kept = e^(old - new)
-// and the result is sum / (denominator + e^(sink - maximum)). Absent columns take no part. A row's bits depend on its own keys
-// alone: where they lie, the other rows, the threads and the tiles change nothing.
-// Few tokens: keys of every block are decoded by all threads, then heads are shared out. Many: a token a piece.
+// Sparse attention, the idea: 16 heads are 16 lanes, so no sum crosses lanes. Keys are decoded to float32 once a token,
+// in blocks of 64 columns; a score and a value are one chain of fma each, dims and keys ascending:
+//   score = scale * (q[0] k[0] + q[1] k[1] + ..)       p = e^(score - running maximum), kept = e^(old - new maximum)
+//   denominator = fma(denominator, kept, p[0] + p[1] + ..)       sum = sum * kept + bf16(p[0]) v[0] + bf16(p[1]) v[1] ..
+// and the result is sum / (denominator + e^(sink - maximum)). Absent columns take no part. A row's bits depend on its
+// own keys alone: where they lie, the other rows, the threads and the tiles change nothing.
+// Few tokens: all threads decode the keys, then share out the heads. Many: a token a piece.
+//
+// 2026-11-29, 2 cores of an EPYC (Zen 3), AVX2, 64 heads of 512, 128 + 512 keys: a token 1.1 to 1.4 ms on one thread,
+// 0.64 to 0.8 on two; 128 tokens 81 to 100 ms on two (110 to 130 GFLOP/s).
 //
 // No std templates here: the linker may keep one copy of a shared inline function, built for the wrong processor.
 #include "exp_down.inl"
@@ -85,7 +88,8 @@ void attend_many(const ShoalAttention* p, ShoalPool* pool) {
 void attend_few(const ShoalAttention* p, ShoalPool* pool) {
     Scratch scratch(pool);
     const Rooms rooms(p, scratch);
-    const size_t panels = panel_count(p), blocks = block_count(p), fitting = kKeysBytes / (token_floats(p) * sizeof(float));
+    const size_t panels = panel_count(p), blocks = block_count(p);
+    const size_t fitting = kKeysBytes / (token_floats(p) * sizeof(float));
     const size_t at_once = least(p->tokens, fitting ? fitting : 1);
     float* keys = scratch.take<float>(at_once * token_floats(p));
     for (size_t start = 0; start < p->tokens; start += at_once) {
