@@ -6,13 +6,14 @@
 
 // Sparse attention of the next `tokens` tokens of one sequence, with a sink, and the inverse rope of its result.
 //
-// Token t stands at `position` + t. Its keys, which are its values too: the last `window` positions up to its own, from the
-// ring (slot = position % window, the last min(position, window) of them are there) and from the chunk's own rows; then the
-// entries that `selected` names, up to the first -1. Columns are counted as `window` + `topk`, absent ones included, and a
-// running maximum is taken every 64 of them. The last 2 * `pairs` dims of the result, in bf16, are rotated back.
+// Token t stands at `position` + t. Its keys, which are its values too: the last `window` positions up to its own, from
+// the ring (slot = position % window, the last min(position, window) of them are there) and from the chunk's own rows;
+// then the entries that `selected` names, up to the first -1. Columns are counted as `window` + `topk`, absent ones
+// included, and a running maximum is taken every 64 of them. The last 2 * `pairs` dims of the result, in bf16, are
+// rotated back. Scales of Q8 are 1 .. 254; no code is NaN.
 typedef struct ShoalAttention {
     const uint16_t* q;                            // bf16 [tokens, heads, dim]
-    const uint8_t *own_codes, *own_scales;        // Q8 [tokens, dim]; dim % 32 == 0; scales 1 .. 254
+    const uint8_t *own_codes, *own_scales;        // Q8 [tokens, dim]; dim % 32 == 0
     const uint8_t *ring_codes, *ring_scales;      // Q8 [window, dim]
     const uint8_t *entry_codes, *entry_scales;    // Q4c [entries, dim]
     const int64_t* selected;                      // [tokens, topk], -1 behind the last; NULL where topk == 0

@@ -1,7 +1,7 @@
 // One block of keys for 16 heads, or several times 16: scores, softmax against the running maximum, values.
 //
-// Lanes are heads, so no sum crosses lanes: `tile` adds products of broadcast key values with 16 heads, one chain of fma an
-// output. A tile's shape is chosen for the registers there are and is no part of the order.
+// Lanes are heads: `tile` adds products of broadcast key values with 16 heads, one chain of fma an output. A tile's
+// shape is chosen for the registers there are and is no part of the order.
 
 namespace {
 
@@ -27,8 +27,8 @@ enum Start { kZero, kSum, kKept };
 // c[r][16] of every panel = start + sum over k < depth of a[r * row_step + k * step] * b[k][16], k ascending.
 // It starts at 0, c, or c * kept.
 template <Start kStart, size_t kRows, size_t kPanels>
-__attribute__((noinline)) void tile(const float* a, size_t row_step, size_t step, const float* b, size_t b_panel, size_t depth, float* c,
-                 size_t c_panel, const float* kept) {
+__attribute__((noinline)) void tile(const float* a, size_t row_step, size_t step, const float* b, size_t b_panel,
+                                    size_t depth, float* c, size_t c_panel, const float* kept) {
     Floats total[kRows][kPanels];
 #pragma GCC unroll 16
     for (size_t r = 0; r < kRows; ++r)
@@ -58,19 +58,21 @@ __attribute__((noinline)) void tile(const float* a, size_t row_step, size_t step
 }
 
 template <Start kStart, size_t kPanels>
-inline void tiles(const float* a, size_t rows, size_t row_step, size_t step, const float* b, size_t b_panel, size_t depth,
-                  float* c, size_t c_panel, const float* kept) {
+inline void tiles(const float* a, size_t rows, size_t row_step, size_t step, const float* b, size_t b_panel,
+                  size_t depth, float* c, size_t c_panel, const float* kept) {
     size_t r = 0;
     for (; r + kTileRows <= rows; r += kTileRows)
-        tile<kStart, kTileRows, kPanels>(a + r * row_step, row_step, step, b, b_panel, depth, c + r * kLanes, c_panel, kept);
+        tile<kStart, kTileRows, kPanels>(a + r * row_step, row_step, step, b, b_panel, depth, c + r * kLanes, c_panel,
+                                         kept);
     for (; r + kSmallTileRows <= rows; r += kSmallTileRows)
-        tile<kStart, kSmallTileRows, kPanels>(a + r * row_step, row_step, step, b, b_panel, depth, c + r * kLanes, c_panel, kept);
+        tile<kStart, kSmallTileRows, kPanels>(a + r * row_step, row_step, step, b, b_panel, depth, c + r * kLanes,
+                                              c_panel, kept);
     for (; r < rows; ++r)
         tile<kStart, 1, kPanels>(a + r * row_step, row_step, step, b, b_panel, depth, c + r * kLanes, c_panel, kept);
 }
 
 // Products become probabilities, rounded to bf16; the denominator is of unrounded ones, added in order.
-__attribute__((noinline)) void softmax_panel(float* scores, size_t count, float scale, float* maximum_at, float* denominator_at, float* kept_at) {
+void softmax_panel(float* scores, size_t count, float scale, float* maximum_at, float* denominator_at, float* kept_at) {
     const Floats old = load(maximum_at);
     Floats highest = old;
     for (size_t j = 0; j < count; ++j) {
@@ -101,7 +103,8 @@ void attend_panels(const ShoalAttention* p, const Heads& heads, const float* key
         if (k == 0)
             tiles<kZero, kPanels>(keys, count, stride, 1, queries, values, depth, heads.probabilities, scores, nullptr);
         else
-            tiles<kSum, kPanels>(keys + k, count, stride, 1, queries, values, depth, heads.probabilities, scores, nullptr);
+            tiles<kSum, kPanels>(keys + k, count, stride, 1, queries, values, depth, heads.probabilities, scores,
+                                 nullptr);
     }
     for (size_t n = 0; n < kPanels; ++n)
         softmax_panel(heads.probabilities + n * scores, count, p->scale, heads.maximum + n * kLanes,
@@ -110,7 +113,8 @@ void attend_panels(const ShoalAttention* p, const Heads& heads, const float* key
     if (is_first)
         tiles<kZero, kPanels>(keys, p->dim, 1, stride, heads.probabilities, scores, count, heads.sums, values, nullptr);
     else
-        tiles<kKept, kPanels>(keys, p->dim, 1, stride, heads.probabilities, scores, count, heads.sums, values, heads.kept);
+        tiles<kKept, kPanels>(keys, p->dim, 1, stride, heads.probabilities, scores, count, heads.sums, values,
+                              heads.kept);
 }
 
 inline Heads from_panel(const ShoalAttention* p, const Heads& heads, size_t panel) {
@@ -121,13 +125,6 @@ inline Heads from_panel(const ShoalAttention* p, const Heads& heads, size_t pane
             heads.maximum + rows,
             heads.denominator + rows,
             heads.kept + rows};
-}
-
-void attend_block(const ShoalAttention* p, const Heads& heads, size_t panels, const float* keys, size_t count, bool is_first) {
-    size_t panel = 0;
-    for (; panel + kTilePanels <= panels; panel += kTilePanels)
-        attend_panels<kTilePanels>(p, from_panel(p, heads, panel), keys, count, is_first);
-    for (; panel < panels; ++panel) attend_panels<1>(p, from_panel(p, heads, panel), keys, count, is_first);
 }
 
 inline size_t panel_heads(const ShoalAttention* p, size_t panel) { return least(kLanes, p->heads - panel * kLanes); }

@@ -23,7 +23,8 @@ struct KeyList {
 inline KeyList key_list(const ShoalAttention* p, size_t token) {
     const int64_t position = p->position + static_cast<int64_t>(token), window = static_cast<int64_t>(p->window);
     const int64_t first = position - window + 1 > 0 ? position - window + 1 : 0;
-    KeyList list = {first, static_cast<size_t>(position + 1 - first), 0, p->selected ? p->selected + token * p->topk : nullptr};
+    const int64_t* selected = p->selected ? p->selected + token * p->topk : nullptr;
+    KeyList list = {first, static_cast<size_t>(position + 1 - first), 0, selected};
     if (!list.selected) return list;
     // Present entries come before absent ones.
     size_t absent = p->topk;

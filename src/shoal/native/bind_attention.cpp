@@ -18,25 +18,28 @@ void attention(Kernels& kernels, uintptr_t q, uintptr_t own_codes, uintptr_t own
 
 void rotate_rows(Kernels& kernels, uintptr_t x, uintptr_t cos, uintptr_t sin, size_t rows, size_t heads, size_t dim,
                  size_t pairs, bool inverse, uintptr_t y) {
-    kernels.run(kernels.table->rotate_rows, ShoalRotateRows{at<const uint16_t>(x), at<const float>(cos), at<const float>(sin),
-                                                            rows, heads, dim, pairs, inverse, at<uint16_t>(y)});
+    kernels.run(kernels.table->rotate_rows,
+                ShoalRotateRows{at<const uint16_t>(x), at<const float>(cos), at<const float>(sin), rows, heads, dim,
+                                pairs, inverse, at<uint16_t>(y)});
 }
 
 void rope_table(Kernels& kernels, uintptr_t positions, uintptr_t frequencies, size_t rows, size_t pairs, uintptr_t cos,
                 uintptr_t sin) {
-    kernels.run(kernels.table->rope_table, ShoalRopeTable{at<const int64_t>(positions), at<const float>(frequencies), rows,
-                                                          pairs, at<float>(cos), at<float>(sin)});
+    kernels.run(kernels.table->rope_table,
+                ShoalRopeTable{at<const int64_t>(positions), at<const float>(frequencies), rows, pairs, at<float>(cos),
+                               at<float>(sin)});
 }
 
 }  // namespace
 
 void bind_attention(nb::class_<Kernels>& kernels) {
-    kernels.def("attention", &attention, nb::arg("q"), nb::arg("own_codes"), nb::arg("own_scales"), nb::arg("ring_codes"),
-                nb::arg("ring_scales"), nb::arg("entry_codes"), nb::arg("entry_scales"), nb::arg("selected"),
-                nb::arg("sink"), nb::arg("cos"), nb::arg("sin"), nb::arg("tokens"), nb::arg("heads"), nb::arg("dim"),
-                nb::arg("window"), nb::arg("topk"), nb::arg("pairs"), nb::arg("position"), nb::arg("scale"), nb::arg("y"));
+    kernels.def("attention", &attention, nb::arg("q"), nb::arg("own_codes"), nb::arg("own_scales"),
+                nb::arg("ring_codes"), nb::arg("ring_scales"), nb::arg("entry_codes"), nb::arg("entry_scales"),
+                nb::arg("selected"), nb::arg("sink"), nb::arg("cos"), nb::arg("sin"), nb::arg("tokens"),
+                nb::arg("heads"), nb::arg("dim"), nb::arg("window"), nb::arg("topk"), nb::arg("pairs"),
+                nb::arg("position"), nb::arg("scale"), nb::arg("y"));
     kernels.def("rotate_rows", &rotate_rows, nb::arg("x"), nb::arg("cos"), nb::arg("sin"), nb::arg("rows"),
                 nb::arg("heads"), nb::arg("dim"), nb::arg("pairs"), nb::arg("inverse"), nb::arg("y"));
-    kernels.def("rope_table", &rope_table, nb::arg("positions"), nb::arg("frequencies"), nb::arg("rows"), nb::arg("pairs"),
-                nb::arg("cos"), nb::arg("sin"));
+    kernels.def("rope_table", &rope_table, nb::arg("positions"), nb::arg("frequencies"), nb::arg("rows"),
+                nb::arg("pairs"), nb::arg("cos"), nb::arg("sin"));
 }

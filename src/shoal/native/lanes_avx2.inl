@@ -38,8 +38,8 @@ inline Floats load_e4m3_over_256(const uint8_t* p) {
 }
 // Eight bytes of two E2M1 codes each, the low nibble first: the high byte of every code as half precision.
 inline __m128i e2m1_halves(const uint8_t* p) {
-    const __m128i table = _mm_setr_epi8(0, 0x38, 0x3c, 0x3e, 0x40, 0x42, 0x44, 0x46, -0x80, -0x48, -0x44, -0x42, -0x40, -0x3e,
-                                        -0x3c, -0x3a);
+    const __m128i table = _mm_setr_epi8(0, 0x38, 0x3c, 0x3e, 0x40, 0x42, 0x44, 0x46, -0x80, -0x48, -0x44, -0x42, -0x40,
+                                        -0x3e, -0x3c, -0x3a);
     const __m128i bytes = _mm_loadl_epi64(at16(p)), nibble = _mm_set1_epi8(15);
     const __m128i low = _mm_and_si128(bytes, nibble), high = _mm_and_si128(_mm_srli_epi16(bytes, 4), nibble);
     return _mm_shuffle_epi8(table, _mm_unpacklo_epi8(low, high));
