@@ -42,9 +42,9 @@ class Indexer:
 
     def select(self, x: BFloat16[Tensor, "tokens dim"], qr: Quantized, step: Step) -> None:
         """Score, and publish into `step.selected` (and `step.candidates`)."""
-        q = self.arithmetic.quantized_linear(qr, self.weights.wq_b)
-        q = q.unflatten(1, (self.config.index_n_heads, self.config.index_head_dim))
-        q = quantize_q4i(rotate(q, step.yarn_rotation))
+        heads = self.arithmetic.quantized_linear(qr, self.weights.wq_b)
+        heads = heads.unflatten(1, (self.config.index_n_heads, self.config.index_head_dim))
+        q = quantize_q4i(rotate(heads, step.yarn_rotation))
         weights = self.arithmetic.linear_bfloat16(x, self.weights.weights_proj) * self.scale
         for number, span, cache in step.sequences():
             self._select_sequence(q[span.rows], weights[span.rows], number, span, cache, step)
