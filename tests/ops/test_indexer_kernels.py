@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from shoal.ops.index_scores import CandidateBlocks, IndexSelection, index_scores, select_torch
+from shoal.ops.index_scores import ABSENT, CandidateBlocks, IndexSelection, index_scores, select_torch
 from shoal.ops.kernels import Kernels, available_isas
 from shoal.ops.quantize import Quantized, quantize_q4i
 from shoal.ops.wide import Wide
@@ -118,6 +118,25 @@ def test_equal_scores_go_to_the_lower_position(builds: list[Kernels], generator:
     scores = index_scores(inputs[0].dequantize(), inputs[1].dequantize(), *inputs[2:], W)
     assert scores[-1].unique().numel() < 60
     assert not any(wrong_builds(builds, inputs, count) for count in (1, 30, 150, 299))
+
+
+@pytest.mark.parametrize("visible", [31, 32, 1000, 2999, 3000])
+@pytest.mark.parametrize("distinct", [False, True])
+def test_few_of_a_long_row(builds: list[Kernels], visible: int, distinct: bool, generator: torch.Generator) -> None:
+    q, keys, weights, _ = inputs_of(3, 3000, generator, heads=1, dim=32)
+    q, keys = (q, keys) if distinct else (coarse(q), coarse(keys))
+    inputs = q, keys, weights, torch.full((3,), visible)
+    candidates = torch.rand((3, 3000), generator=generator) < torch.tensor([[1.1], [0.5], [0.01]])
+    for count in (1, 12, 80):
+        assert not wrong_builds(builds, inputs, count, CandidateBlocks(3, count))
+        assert not wrong_builds(builds, inputs, count, CandidateBlocks(3, count), candidates)
+
+
+def test_a_row_without_candidates_selects_nothing(builds: list[Kernels], generator: torch.Generator) -> None:
+    inputs = inputs_of(2, 2000, generator, heads=1, dim=32)
+    nothing = torch.zeros((2, 2000), dtype=torch.bool)
+    for kernels in builds:
+        assert (kernels.index_select(*inputs, 30, nothing).selected == ABSENT).all()
 
 
 def scaled(rows: Quantized, low: int, high: int, generator: torch.Generator) -> Quantized:
