@@ -5,8 +5,6 @@
 
 namespace {
 
-constexpr size_t kMostDim = 1024;
-
 // Nearest even bf16 of a double, in one rounding.
 inline uint16_t bf16_of_double(double value) {
     const double magnitude = __builtin_fabs(value);

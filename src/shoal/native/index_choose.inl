@@ -1,5 +1,6 @@
 // The best of a row of scores: the smallest score that belongs to the best `count` is found by halving the range of scores,
 // counting how many lie above; then one pass takes them in ascending order, and the first of those equal to it.
+// Of a long row only those are counted that reach the count-th best of the maxima of its runs.
 //
 // Scores are bf16 as whole numbers of 16 bits in the same order.
 
@@ -7,7 +8,8 @@ namespace {
 
 constexpr int16_t kUnreachable = static_cast<int16_t>(0xff80 ^ 0x7fff);  // -infinity
 constexpr int16_t kForced = 0x7fff;                                      // above +infinity
-constexpr size_t kCounted = 1 << 15, kSkipped = 64;
+constexpr size_t kCounted = 1 << 15, kSkipped = 16;
+constexpr size_t kRun = 32;
 
 // -0 counts as +0.
 inline int16_t ordered(uint16_t bits) {
@@ -32,19 +34,53 @@ struct Threshold {
     size_t equal;
 };
 
-inline Threshold threshold_of_best(const int16_t* scores, size_t n, size_t count) {
+inline Threshold halve(const int16_t* scores, size_t n, size_t count) {
     if (n <= count || count_above(scores, n, kUnreachable) <= count) return {kUnreachable, 0};
     int above = kUnreachable, bound = kForced;  // more than `count` lie above the one, at most `count` above the other
     while (bound - above > 1) {
         const int middle = (above + bound) >> 1;
-        (count_above(scores, n, static_cast<int16_t>(middle)) > count ? above : bound) = middle;
+        const size_t found = count_above(scores, n, static_cast<int16_t>(middle));
+        if (found == count) return {static_cast<int16_t>(middle), 0};
+        (found > count ? above : bound) = middle;
     }
     return {static_cast<int16_t>(bound), count - count_above(scores, n, static_cast<int16_t>(bound))};
 }
 
-inline bool any_from(const int16_t* scores, size_t n, int16_t bound) {
+inline int16_t highest_of(const int16_t* scores, size_t n) {
+    int16_t highest = kUnreachable;
+    for (size_t i = 0; i < n; ++i) highest = scores[i] > highest ? scores[i] : highest;
+    return highest;
+}
+
+constexpr size_t room_to_choose(size_t n) { return n + n / kRun + 1; }
+
+// Room: room_to_choose(n) scores.
+inline Threshold threshold_of_best(const int16_t* scores, size_t n, size_t count, int16_t* room) {
+    if (count == 0) return {kForced, 0};
+    const size_t runs = n / kRun;
+    if (runs <= count) return halve(scores, n, count);
+    int16_t *maxima = room, *kept = room + runs;
+    for (size_t run = 0; run < runs; ++run) maxima[run] = highest_of(scores + run * kRun, kRun);
+    // At least `count` runs reach this, so the best do.
+    const Threshold runs_kept = halve(maxima, runs, count);
+    const int bound = runs_kept.bound + (runs_kept.equal == 0);
+    size_t num_kept = 0;
+    for (size_t run = 0; run <= runs; ++run) {
+        if (run < runs && maxima[run] < bound) continue;
+        const size_t end = run < runs ? (run + 1) * kRun : n;
+        for (size_t i = run * kRun; i < end; ++i) {
+            kept[num_kept] = scores[i];
+            num_kept += scores[i] >= bound;
+        }
+    }
+    if (num_kept <= count) return {static_cast<int16_t>(bound - 1), 0};
+    return halve(kept, num_kept, count);
+}
+
+// Whether any of kSkipped scores reaches the bound.
+inline bool any_from(const int16_t* scores, int16_t bound) {
     int16_t any = 0;
-    for (size_t i = 0; i < n; ++i) any = static_cast<int16_t>(any | (scores[i] >= bound));
+    for (size_t i = 0; i < kSkipped; ++i) any = static_cast<int16_t>(any | (scores[i] >= bound));
     return any != 0;
 }
 
@@ -53,7 +89,7 @@ template <typename Take>
 inline void each_best(const int16_t* scores, size_t n, Threshold best, const Take& take) {
     for (size_t first = 0; first < n; first += kSkipped) {
         const size_t end = n - first < kSkipped ? n : first + kSkipped;
-        if (!any_from(scores + first, end - first, best.bound)) continue;
+        if (end - first == kSkipped && !any_from(scores + first, best.bound)) continue;
         for (size_t i = first; i < end; ++i) {
             const bool equal = scores[i] == best.bound && best.equal > 0;
             best.equal -= equal;
@@ -62,17 +98,19 @@ inline void each_best(const int16_t* scores, size_t n, Threshold best, const Tak
     }
 }
 
-inline void select_best(const int16_t* scores, size_t n, size_t count, int64_t* selected) {
+inline void select_best(const int16_t* scores, size_t n, size_t count, int16_t* room, int64_t* selected) {
     size_t taken = 0;
-    each_best(scores, n, threshold_of_best(scores, n, count),
+    each_best(scores, n, threshold_of_best(scores, n, count, room),
               [&](size_t i) { selected[taken++] = static_cast<int64_t>(i); });
     while (taken < count) selected[taken++] = -1;
 }
 
-// Marks the members of the best blocks among `keys` positions, of which the first n are visible. Room: `best`, one a block.
-inline void mark_candidates(const int16_t* scores, size_t n, const ShoalIndexSelect* p, int16_t* best, uint8_t* marks) {
+// Marks the members of the best blocks among `keys` positions, of which the first n are visible. Room: room_to_choose(blocks) + blocks
+// scores.
+inline void mark_candidates(const int16_t* scores, size_t n, const ShoalIndexSelect* p, int16_t* room, uint8_t* marks) {
     __builtin_memset(marks, 0, p->keys);
     const size_t blocks = (n + p->block - 1) / p->block;
+    int16_t* best = room + room_to_choose(blocks);
     for (size_t b = 0; b < blocks; ++b) {
         best[b] = kUnreachable;
         const size_t end = n - b * p->block < p->block ? n : (b + 1) * p->block;
@@ -80,7 +118,7 @@ inline void mark_candidates(const int16_t* scores, size_t n, const ShoalIndexSel
     }
     // The block of the newest visible position is kept whatever it scores.
     if (blocks) best[blocks - 1] = kForced;
-    each_best(best, blocks, threshold_of_best(best, blocks, p->block_count), [&](size_t b) {
+    each_best(best, blocks, threshold_of_best(best, blocks, p->block_count, room), [&](size_t b) {
         const size_t first = b * p->block, members = p->keys - first < p->block ? p->keys - first : p->block;
         __builtin_memset(marks + first, 1, members);
     });

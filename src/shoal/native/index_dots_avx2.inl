@@ -54,12 +54,18 @@ inline void decode_keys(const uint8_t* const* rows, size_t offset, uint8_t* digi
     }
 }
 
+// Keeps a sum in its register: GCC would turn the chain of additions into a tree and spill its leaves.
+inline __m256i kept(__m256i sum) {
+    asm("" : "+x"(sum));
+    return sum;
+}
+
 #if defined(__AVXVNNI__)
 // What a block's sum starts from, given the corrections of its even and its odd halves of quads.
 inline int32_t start_of(int32_t even, int32_t odd) { return even + odd; }
 inline int32_t step_of(int32_t exponent) { return exponent; }
 inline __m256i add_products(__m256i sum, __m256i keys, __m256i query) {
-    return _mm256_dpbusd_avx_epi32(sum, keys, query);
+    return kept(_mm256_dpbusd_avx_epi32(sum, keys, query));
 }
 inline __m256i stepped(__m256i sum, __m256i step) { return _mm256_sllv_epi32(sum, step); }
 #else
@@ -69,7 +75,7 @@ inline int32_t start_of(int32_t even, int32_t odd) {
 }
 inline int32_t step_of(int32_t exponent) { return 0x10001 << exponent; }
 inline __m256i add_products(__m256i sum, __m256i keys, __m256i query) {
-    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(keys, query));
+    return kept(_mm256_add_epi16(sum, _mm256_maddubs_epi16(keys, query)));
 }
 inline __m256i stepped(__m256i sum, __m256i step) { return _mm256_madd_epi16(sum, step); }
 #endif

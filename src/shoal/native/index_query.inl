@@ -7,6 +7,7 @@ constexpr size_t kGroup = kLanes;                             // keys scored sid
 constexpr size_t kQuadBytes = 4 * kGroup;
 constexpr char kDigitOffset = 12;  // the digits of keys are stored unsigned
 constexpr int8_t kDigits[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+constexpr size_t kMostDim = 1024;
 constexpr size_t kHeadRounding = 4;  // heads are padded with empty ones to a multiple
 constexpr int kBias = 127, kLeastExponent = -126, kMostExponent = 127;
 constexpr int kSumBits = 40;  // room above a product for a total of 24 bits and a sum over heads

@@ -131,19 +131,19 @@ inline void score_tile(const Slab& slab, size_t first, size_t end, Keys* keys) {
         }
 }
 
-inline void choose(const Slab& slab, size_t token, int16_t* best_of_blocks) {
+inline void choose(const Slab& slab, size_t token, int16_t* room) {
     const ShoalIndexSelect* p = slab.p;
     const size_t row = slab.first + token, visible = visible_keys(p, row);
     const int16_t* scores = slab.scores + token * slab.stride;
     if (p->candidate_positions)
-        mark_candidates(scores, visible, p, best_of_blocks, p->candidate_positions + row * p->keys);
+        mark_candidates(scores, visible, p, room, p->candidate_positions + row * p->keys);
     if (p->scores)
         for (size_t i = 0; i < p->keys; ++i)
             p->scores[row * p->keys + i] = bits_of_ordered(i < visible ? scores[i] : kUnreachable);
-    select_best(scores, visible, p->count, p->selected + row * p->count);
+    select_best(scores, visible, p->count, room, p->selected + row * p->count);
 }
 
-inline void score_and_choose(const Slab& slab, Keys* keys, int16_t* best_of_blocks, size_t blocks, ShoalPool* pool) {
+inline void score_and_choose(const Slab& slab, Keys* keys, int16_t* rooms, size_t room, ShoalPool* pool) {
     const ShoalIndexSelect* p = slab.p;
     size_t end = 0;
     for (size_t token = 0; token < slab.tokens; ++token) {
@@ -158,8 +158,7 @@ inline void score_and_choose(const Slab& slab, Keys* keys, int16_t* best_of_bloc
         for (size_t key = index * piece; key < last; key += kTile)
             score_tile(slab, key, key + kTile < last ? key + kTile : last, keys + worker * (kTile / kGroup));
     });
-    parallel(pool, slab.tokens,
-             [&](size_t token, size_t worker) { choose(slab, token, best_of_blocks + worker * blocks); });
+    parallel(pool, slab.tokens, [&](size_t token, size_t worker) { choose(slab, token, rooms + worker * room); });
 }
 
 // Bits that scales may add before a total of all blocks passes 24.
@@ -182,9 +181,11 @@ void SHOAL_NAME(index_select)(const ShoalIndexSelect* p, ShoalPool* pool) {
                  most_span(p->dim)};
     Keys* keys = scratch.take<Keys>(threads * (kTile / kGroup));
     for (size_t i = 0; i < threads * (kTile / kGroup); ++i) keys[i] = take_keys(p, scratch);
-    int16_t* best_of_blocks = scratch.take<int16_t>(threads * blocks);
+    // Either for a row of keys, or for blocks and what they score.
+    const size_t room = room_to_choose(p->keys > blocks ? p->keys : blocks) + blocks;
+    int16_t* rooms = scratch.take<int16_t>(threads * room);
     for (slab.first = 0; slab.first < p->tokens; slab.first += tokens) {
         slab.tokens = p->tokens - slab.first < tokens ? p->tokens - slab.first : tokens;
-        score_and_choose(slab, keys, best_of_blocks, blocks, pool);
+        score_and_choose(slab, keys, rooms, room, pool);
     }
 }

@@ -47,10 +47,16 @@ class IndexerKernels:
         selected = torch.empty((tokens, count), dtype=torch.int64)
         inside = None if blocks is None else torch.empty(shape, dtype=torch.bool)
         scores = torch.empty(shape, dtype=torch.bfloat16) if wants_scores else None
-        inputs = [x.contiguous() for x in (q.codes, q.scales, weights, keys.codes, keys.scales, visible)]
+        q_codes, q_scales, weights = q.codes.contiguous(), q.scales.contiguous(), weights.contiguous()
+        key_codes, key_scales, visible = keys.codes.contiguous(), keys.scales.contiguous(), visible.contiguous()
         candidates = None if candidates is None else candidates.contiguous()
         self.native.index_select(
-            *[x.data_ptr() for x in inputs],
+            q_codes.data_ptr(),
+            q_scales.data_ptr(),
+            weights.data_ptr(),
+            key_codes.data_ptr(),
+            key_scales.data_ptr(),
+            visible.data_ptr(),
             _address(candidates),
             tokens,
             heads,
