@@ -54,42 +54,49 @@ inline Scales widen(const uint8_t* scales) {
 
 #if defined(__AVXVNNI__)
 
-// Products of one digit of a row, summed per block as they come.
-struct DigitSum {
-    __m256i sum = _mm256_setzero_si256();
+template <bool Rest>
+struct BlockSums {
+    __m256i high = _mm256_setzero_si256(), low = high, rest = high;
 
-    void add_step(size_t k, __m256i even, __m256i odd, const Digits& digits) {
-        sum = _mm256_dpbusd_avx_epi32(sum, even, load_bytes(digits[k][0]));
-        sum = _mm256_dpbusd_avx_epi32(sum, odd, load_bytes(digits[k][1]));
+    void add_step(size_t k, __m256i even, __m256i odd, const DigitGroup& x) {
+        high = step(high, even, odd, x.high[k]);
+        low = step(low, even, odd, x.low[k]);
+        if constexpr (Rest) rest = step(rest, even, odd, x.rest[k]);
     }
-    template <int Bits>
+    static __m256i step(__m256i sum, __m256i even, __m256i odd, const int8_t (&digits)[2][kGroupBlocks][4]) {
+        return _mm256_dpbusd_avx_epi32(_mm256_dpbusd_avx_epi32(sum, even, load_bytes(digits[0])), odd, load_bytes(digits[1]));
+    }
     __m256i total() const {
-        return _mm256_slli_epi32(sum, Bits);
+        const __m256i upper = _mm256_add_epi32(_mm256_slli_epi32(high, kDigitBits), low);
+        return _mm256_add_epi32(_mm256_slli_epi32(upper, kRestBits), rest);
     }
 };
 
 #else
 
-// Products of one digit of a row, summed per block as they come: two steps in 16 bits, since 4 pairs of products of at
-// most 24 * 128 are 24,576; then widened, times 2^Bits.
-struct DigitSum {
-    __m256i pairs[2];
+// Two steps in 16 bits, since 4 pairs of products of at most 24 * 128 are 24,576; then widened, times the digit's unit.
+template <bool Rest>
+struct BlockSums {
+    __m256i high = _mm256_setzero_si256(), low = high, rest = high, sum = high;
 
-    void add_step(size_t k, __m256i even, __m256i odd, const Digits& digits) {
-        const __m256i step = _mm256_add_epi16(_mm256_maddubs_epi16(even, load_bytes(digits[k][0])),
-                                              _mm256_maddubs_epi16(odd, load_bytes(digits[k][1])));
-        pairs[k / 2] = k % 2 ? _mm256_add_epi16(pairs[k / 2], step) : step;
+    void add_step(size_t k, __m256i even, __m256i odd, const DigitGroup& x) {
+        add_digit<kDigitBits + kRestBits>(high, k, even, odd, x.high[k]);
+        add_digit<kRestBits>(low, k, even, odd, x.low[k]);
+        if constexpr (Rest) add_digit<0>(rest, k, even, odd, x.rest[k]);
     }
     template <int Bits>
-    __m256i total() const {
-        const __m256i unit = _mm256_set1_epi16(1 << Bits);
-        return _mm256_add_epi32(_mm256_madd_epi16(pairs[0], unit), _mm256_madd_epi16(pairs[1], unit));
+    void add_digit(__m256i& pairs, size_t k, __m256i even, __m256i odd, const int8_t (&digits)[2][kGroupBlocks][4]) {
+        const __m256i step = _mm256_add_epi16(_mm256_maddubs_epi16(even, load_bytes(digits[0])),
+                                              _mm256_maddubs_epi16(odd, load_bytes(digits[1])));
+        pairs = k % 2 ? _mm256_add_epi16(pairs, step) : step;
+        // GCC would keep all products in memory and add them at the end.
+        asm("" : "+x"(pairs));
+        if (k % 2) sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1 << Bits)));
     }
+    __m256i total() const { return sum; }
 };
 
 #endif
-
-inline __m256i plus(__m256i a, __m256i b) { return _mm256_add_epi32(a, b); }
 
 inline __m256d scaled(__m256d sum, __m128i blocks, __m256i scales, const uint64_t* exponents) {
     const __m256i exponent = _mm256_add_epi64(scales, load_bytes(exponents));

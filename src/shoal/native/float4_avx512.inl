@@ -45,21 +45,24 @@ inline Scales widen(const uint8_t* scales) {
              _mm512_slli_epi64(_mm512_maskz_permutexvar_epi8(place, second, bytes), 4)}};
 }
 
-// Products of one digit of a row, summed per block as they come.
-struct DigitSum {
-    __m512i sum = _mm512_setzero_si512();
+template <bool Rest>
+struct BlockSums {
+    __m512i high = _mm512_setzero_si512(), low = high, rest = high;
 
-    void add_step(size_t k, __m512i even, __m512i odd, const Digits& digits) {
-        sum = _mm512_dpbusd_epi32(sum, even, _mm512_load_si512(digits[k][0]));
-        sum = _mm512_dpbusd_epi32(sum, odd, _mm512_load_si512(digits[k][1]));
+    void add_step(size_t k, __m512i even, __m512i odd, const DigitGroup& x) {
+        high = step(high, even, odd, x.high[k]);
+        low = step(low, even, odd, x.low[k]);
+        if constexpr (Rest) rest = step(rest, even, odd, x.rest[k]);
     }
-    template <int Bits>
+    static __m512i step(__m512i sum, __m512i even, __m512i odd, const int8_t (&digits)[2][kGroupBlocks][4]) {
+        return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(sum, even, _mm512_load_si512(digits[0])), odd,
+                                   _mm512_load_si512(digits[1]));
+    }
     __m512i total() const {
-        return _mm512_slli_epi32(sum, Bits);
+        const __m512i upper = _mm512_add_epi32(_mm512_slli_epi32(high, kDigitBits), low);
+        return _mm512_add_epi32(_mm512_slli_epi32(upper, kRestBits), rest);
     }
 };
-
-inline __m512i plus(__m512i a, __m512i b) { return _mm512_add_epi32(a, b); }
 
 inline __m512d scaled(__m512d sum, __m256i blocks, __m512i scales, const uint64_t* exponents) {
     const __m512i exponent = _mm512_add_epi64(scales, _mm512_load_si512(exponents));

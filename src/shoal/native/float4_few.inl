@@ -1,8 +1,8 @@
 // Up to eight Q8 rows times an FP4 matrix: every weight is read and decoded once for all of them.
 //
 // One or two rows keep their sums in registers and walk along each output's codes. More would push their digits out of the
-// first-level cache: they take a group of blocks of kTileOutputs outputs before the next group, their sums in memory.
-// The order of the sums is float4_group.inl's in both.
+// first-level cache: a tile of outputs takes a group of blocks before the next group, its sums in memory. The order of the
+// sums is float4_group.inl's in both.
 #pragma once
 
 #include "float4_group.inl"
@@ -10,9 +10,9 @@
 
 namespace {
 
-constexpr size_t kFewRows = 8, kRegisterRows = 2, kTileOutputs = 16;
+constexpr size_t kFewRows = 8, kTileOutputs = 8;
 // The second-level cache is asked for what is this far ahead, the first for the next lines.
-constexpr size_t kFarBytes = 16384, kNearBytes = 1024, kLine = 64;
+constexpr size_t kFarBytes = 20480, kNearBytes = 1024, kLine = 64;
 
 // Outputs [begin, end) of a matrix for `rows` rows: y[row][output].
 struct FewTask {
@@ -51,7 +51,12 @@ inline void add_whole(Sums (&sums)[Rows], const Output& at, const FewTask& task,
     const DigitGroup* x[Rows];
     for (size_t row = 0; row < Rows; ++row) x[row] = task.x[row] + group;
     prefetch_group(at.codes + group * kGroupBytes, at.near, at.far);
-    add_group<Part>(sums, decode(at.codes + group * kGroupBytes), widen(at.scales + group * kGroupBlocks), x);
+    const Codes w = decode(at.codes + group * kGroupBytes);
+    const Scales s = widen(at.scales + group * kGroupBlocks);
+    if constexpr (Rows == 1)
+        add_group<Part>(sums, w, s, x);
+    else
+        add_group<Part>(sums, Values(w), s, x);
 }
 
 template <size_t Part, size_t Rows>
@@ -93,49 +98,51 @@ void few_in_registers(const FewTask& task) {
 using RowSums = Sums[kFewRows][1];
 
 template <size_t Part>
-inline void add_values(RowSums& sums, const Values& w, const Scales& s, const FewTask& task, size_t group) {
+inline void add_rows(RowSums& sums, const uint8_t* codes, const uint8_t* scales, const FewTask& task, size_t group) {
+    const Values w(decode(codes));
+    const Scales s = widen(scales);
     for (size_t row = 0; row < task.rows; ++row) {
         const DigitGroup* const x[1] = {task.x[row] + group};
         add_group<Part>(sums[row], w, s, x);
     }
 }
 
-// One group of a tile of outputs; `next` is where the next tile's codes are, or null.
+// Group g of the outputs from `output` on.
 template <size_t Part>
-inline void add_tile_group(RowSums* sums, const FewTask& task, size_t output, size_t outputs, size_t g,
-                           const uint8_t* next) {
+inline void add_tile_group(RowSums* sums, const FewTask& task, size_t output, size_t outputs, size_t g, size_t far) {
     const size_t blocks = task.inputs / kFloat4Block, row_bytes = task.inputs / 2;
-    const bool whole = (g + 1) * kGroupBlocks <= blocks;
-    for (size_t i = 0; i < outputs; ++i) {
-        const uint8_t *codes = task.codes + (output + i) * row_bytes, *scales = task.scales + (output + i) * blocks;
-        if (whole) {
-            if (next)
-                for (size_t line = 0; line < kGroupBytes; line += kLine)
-                    __builtin_prefetch(next + (g * outputs + i) * kGroupBytes + line, 0, 2);
-            add_values<Part>(sums[i], Values(decode(codes + g * kGroupBytes)), widen(scales + g * kGroupBlocks), task, g);
-        } else {
-            const Tail tail(codes, scales, g, blocks);
-            add_values<Part>(sums[i], Values(decode(tail.codes)), widen(tail.scales), task, g);
+    const uint8_t *codes = task.codes + output * row_bytes, *scales = task.scales + output * blocks;
+    if ((g + 1) * kGroupBlocks > blocks) {
+        for (size_t i = 0; i < outputs; ++i) {
+            const Tail tail(codes + i * row_bytes, scales + i * blocks, g, blocks);
+            add_rows<Part>(sums[i], tail.codes, tail.scales, task, g);
         }
+        return;
+    }
+    for (size_t i = 0; i < outputs; ++i) {
+        const uint8_t* group = codes + i * row_bytes + g * kGroupBytes;
+        prefetch_group(group, kNearBytes, far);
+        add_rows<Part>(sums[i], group, scales + i * blocks + g * kGroupBlocks, task, g);
     }
 }
 
 void few_in_tiles(const FewTask& task) {
     const size_t blocks = task.inputs / kFloat4Block, row_bytes = task.inputs / 2;
+    const size_t far_rows = (kFarBytes + row_bytes - 1) / row_bytes;
     RowSums sums[kTileOutputs];
     for (size_t output = task.begin; output < task.end; output += kTileOutputs) {
         const size_t outputs = task.end - output < kTileOutputs ? task.end - output : kTileOutputs;
-        const bool more = output + 2 * kTileOutputs <= task.end;
-        const uint8_t* next = more ? task.codes + (output + kTileOutputs) * row_bytes : nullptr;
-        for (size_t line = 0; line < blocks * outputs && more; line += kLine)
-            __builtin_prefetch(task.scales + (output + kTileOutputs) * blocks + line, 0, 2);
+        // Never past the task: what follows is another thread's.
+        const size_t far = output + outputs + far_rows <= task.end ? kFarBytes : 0;
+        for (size_t line = 0; line < blocks * outputs && far; line += kLine)
+            __builtin_prefetch(task.scales + (output + far_rows) * blocks + line, 0, 2);
         for (size_t i = 0; i < outputs; ++i)
             for (size_t row = 0; row < task.rows; ++row) sums[i][row][0] = no_sums();
         for (size_t g = 0; g * kGroupBlocks < blocks; ++g) {
             if (g % kSumParts)
-                add_tile_group<kSumParts - 1>(sums, task, output, outputs, g, next);
+                add_tile_group<kSumParts - 1>(sums, task, output, outputs, g, far);
             else
-                add_tile_group<0>(sums, task, output, outputs, g, next);
+                add_tile_group<0>(sums, task, output, outputs, g, far);
         }
         for (size_t i = 0; i < outputs; ++i)
             for (size_t row = 0; row < task.rows; ++row) task.y[row][output + i] = bf16_of_double(total(sums[i][row][0]));

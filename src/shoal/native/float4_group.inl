@@ -6,7 +6,7 @@
 //   Sums                    16 float64 lanes; add_blocks<Part> adds to one of its kSumLanes / kGroupBlocks parts
 //   Codes = decode(codes)   a group's weights, transposed (see float4_digits.inl); even(k), odd(k) give u = 2w + 12
 //   Scales = widen(scales)  its scale bytes at bit 52
-//   DigitSum                a digit's products, block by block; total<Bits>() is 2^Bits times their sum
+//   BlockSums<Rest>         a row's sums of u * v, block by block and step by step; Rest: with the third digit
 #pragma once
 
 #include "float4_digits.inl"
@@ -14,8 +14,6 @@
 namespace {
 
 constexpr size_t kGroupBytes = kGroupBlocks * kFloat4Block / 2, kSumParts = kSumLanes / kGroupBlocks;
-
-using Digits = int8_t[kSteps][2][kGroupBlocks][4];
 
 // 2w + 12 of the codes 0..15.
 #define SHOAL_E2M1_OFFSET_VALUES 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0
@@ -45,19 +43,14 @@ struct Values {
 // Rest: whether some row has one. sums[row]: of u * v.
 template <size_t Rows, bool Rest, typename Weights>
 inline void block_sums(const Weights& w, const DigitGroup* const (&x)[Rows], Integers (&sums)[Rows]) {
-    DigitSum high[Rows], low[Rows], rest[Rows];
+    BlockSums<Rest> blocks[Rows];
+#pragma GCC unroll 4
     for (size_t k = 0; k < kSteps; ++k) {
         const Bytes even = w.even(k), odd = w.odd(k);
-        for (size_t row = 0; row < Rows; ++row) {
-            high[row].add_step(k, even, odd, x[row]->high);
-            low[row].add_step(k, even, odd, x[row]->low);
-            if constexpr (Rest) rest[row].add_step(k, even, odd, x[row]->rest);
-        }
+#pragma GCC unroll 2
+        for (size_t row = 0; row < Rows; ++row) blocks[row].add_step(k, even, odd, *x[row]);
     }
-    for (size_t row = 0; row < Rows; ++row) {
-        sums[row] = plus(high[row].template total<kDigitBits + kRestBits>(), low[row].template total<kRestBits>());
-        if constexpr (Rest) sums[row] = plus(sums[row], rest[row].template total<0>());
-    }
+    for (size_t row = 0; row < Rows; ++row) sums[row] = blocks[row].total();
 }
 
 template <size_t Part, size_t Rows, typename Weights>

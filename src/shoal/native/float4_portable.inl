@@ -40,26 +40,24 @@ inline Scales widen(const uint8_t* scales) {
     return widened;
 }
 
-struct DigitSum {
-    int32_t sum[kGroupBlocks] = {};
+template <bool Rest>
+struct BlockSums {
+    Integers sums = {};
 
-    void add_step(size_t k, const Bytes& even, const Bytes& odd, const Digits& digits) {
-        for (size_t lane = 0; lane < kGroupBlocks; ++lane)
-            for (size_t byte = 0; byte < 4; ++byte)
-                sum[lane] += even.block[lane][byte] * digits[k][0][lane][byte] + odd.block[lane][byte] * digits[k][1][lane][byte];
+    void add_step(size_t k, const Bytes& even, const Bytes& odd, const DigitGroup& x) {
+        add_digit<kDigitBits + kRestBits>(even, odd, x.high[k]);
+        add_digit<kRestBits>(even, odd, x.low[k]);
+        if constexpr (Rest) add_digit<0>(even, odd, x.rest[k]);
     }
     template <int Bits>
-    Integers total() const {
-        Integers result;
-        for (size_t lane = 0; lane < kGroupBlocks; ++lane) result.block[lane] = sum[lane] * (1 << Bits);
-        return result;
+    void add_digit(const Bytes& even, const Bytes& odd, const int8_t (&digits)[2][kGroupBlocks][4]) {
+        for (size_t lane = 0; lane < kGroupBlocks; ++lane)
+            for (size_t byte = 0; byte < 4; ++byte)
+                sums.block[lane] += (even.block[lane][byte] * digits[0][lane][byte] +
+                                     odd.block[lane][byte] * digits[1][lane][byte]) * (1 << Bits);
     }
+    Integers total() const { return sums; }
 };
-
-inline Integers plus(Integers a, const Integers& b) {
-    for (size_t lane = 0; lane < kGroupBlocks; ++lane) a.block[lane] += b.block[lane];
-    return a;
-}
 
 template <size_t Part>
 inline void add_blocks(Sums& sums, const Integers& blocks, const Scales& s, const DigitGroup& x) {
