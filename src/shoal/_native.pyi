@@ -32,3 +32,23 @@ def split_mix(
     post: int,
     comb: int,
 ) -> None: ...
+
+class Kernels:
+    def __init__(self, isa: str, threads: int) -> None: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def calls(self) -> int: ...
+    def float4_linear(
+        self,
+        x_codes: int,
+        x_scales: int,
+        weight_codes: int,
+        weight_scales: int,
+        rows: int,
+        outputs: int,
+        inputs: int,
+        y: int,
+    ) -> None: ...
