@@ -14,10 +14,17 @@
 namespace {
 namespace many {
 
+#if defined(__AVX2__)
+using TileScale = int32_t;  // the upper half of 2^52 times the scale, in the order of lanes
+#else
+using TileScale = double;
+#endif
+
 // What one pass over a tile of rows and a tile of outputs reads and adds to.
 struct Tile {
-    const int32_t *x_pairs, *w_pairs;    // [blocks][kPairs][rows], [blocks][kPairs][kTileOutputs]
-    const double *x_scales, *w_scales;   // [blocks][rows], [blocks][kTileOutputs]
+    const int32_t *x_pairs, *w_pairs;  // [blocks][kPairs][rows], [blocks][kPairs][kTileOutputs]
+    const double* x_scales;            // [blocks][rows]
+    const TileScale* w_scales;         // [blocks][kTileOutputs]
     size_t blocks;
     double* acc;                         // [rows][kTileOutputs]
     const uint8_t* next_codes;           // of the next tile of outputs, to prefetch; or null
@@ -52,8 +59,9 @@ constexpr double kLowUnit = 0x1p-3;  // of a low digit, in units of a high one
 
 // A decoded tile of outputs and its accumulators; one for every worker.
 struct Work {
-    int32_t* w_pairs;   // an even number of blocks
-    double *w_scales, *acc;
+    int32_t* w_pairs;  // an even number of blocks
+    TileScale* w_scales;
+    double* acc;
     const uint8_t *codes[kTileOutputs], *scales[kTileOutputs];
     uint8_t least[kTileOutputs], greatest[kTileOutputs];
 };
@@ -62,7 +70,7 @@ inline Work lay_out_work(Memory* memory, size_t inputs) {
     const size_t blocks = inputs / kBlock;
     Work work;
     work.w_pairs = memory->take<int32_t>((blocks + 1) / 2 * 2 * kPairs * kTileOutputs);
-    work.w_scales = memory->take<double>(blocks * kTileOutputs);
+    work.w_scales = memory->take<TileScale>(blocks * kTileOutputs);
     work.acc = memory->take<double>(kTileRows * kTileOutputs);
     return work;
 }

@@ -1,8 +1,8 @@
 // Tiles of float4_many.inl in AVX2 registers: 6 rows by 16 outputs, one int32 accumulator a row and 8 outputs.
 //
 // vpmaddwd and an addition, or vpdpwssd where the processor has AVX-VNNI: the same integers. An accumulator starts at 2^30,
-// so that interleaved with the high half of 2^52 it is the double 2^52 + 2^30 + dot; one fma takes the offset off and
-// scales, both exactly. The lane order that interleaving needs is that of `kOutputOfLane`.
+// so that interleaved with the upper half of 2^52 * scale it is the double (2^52 + 2^30 + dot) * scale; a subtraction takes
+// the offset off. Both are exact. Interleaving needs the lanes in the order of `kOutputOfLane`.
 #include "float4_many_decode_x86.inl"
 
 namespace {
@@ -10,8 +10,7 @@ namespace many {
 
 constexpr size_t kTileOutputs = 16, kTileRows = 6, kVectorOutputs = 8;
 constexpr size_t kOutputOfLane[kTileOutputs] = {0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15};
-constexpr int32_t kOffset = 1 << 30, kHighHalf = 0x43300000;
-constexpr double kDoubleOffset = 0x1p52 + 0x1p30;
+constexpr int32_t kOffset = 1 << 30;
 
 // sums[0] += w0 * pair, sums[1] += w1 * pair, products of int16 added in twos. In assembly: with 12 accumulators every
 // register is taken, and GCC would spill.
@@ -35,30 +34,29 @@ inline void add_products(__m256i* sums, __m256i w0, __m256i w1, const int32_t* p
 #endif
 }
 
-// acc[0..7] += (sums - offset) * w_scale * x_scale, exactly; w_offset = -kDoubleOffset * w_scale.
-struct Scales {
-    __m256d scale[2], offset[2];
+inline __m256i load_lanes(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+
+// Lanes with the upper halves of doubles put over them, four outputs each.
+struct Halves {
+    Halves(__m256i low, __m256i high)
+        : part{_mm256_castsi256_pd(_mm256_unpacklo_epi32(low, high)), _mm256_castsi256_pd(_mm256_unpackhi_epi32(low, high))} {}
+    __m256d part[2];
 };
 
-inline Scales load_scales(const double* w_scales) {
-    Scales s;
-    for (int i = 0; i < 2; ++i) {
-        s.scale[i] = _mm256_loadu_pd(w_scales + 4 * i);
-        s.offset[i] = _mm256_mul_pd(s.scale[i], _mm256_set1_pd(-kDoubleOffset));
-    }
-    return s;
-}
+struct Scales {
+    explicit Scales(const TileScale* scales) : high(load_lanes(scales)), offset(_mm256_set1_epi32(kOffset), high) {}
+    __m256i high;
+    Halves offset;
+};
 
+// acc[0..7] += (sums - offset) * scale * x_scale.
 inline void add_scaled(double* acc, __m256i sums, const Scales& s, __m256d x_scale) {
-    const __m256i high = _mm256_set1_epi32(kHighHalf);
-    const __m256i halves[2] = {_mm256_unpacklo_epi32(sums, high), _mm256_unpackhi_epi32(sums, high)};
+    const Halves raised(sums, s.high);
     for (int i = 0; i < 2; ++i) {
-        const __m256d scaled = _mm256_fmadd_pd(_mm256_castsi256_pd(halves[i]), s.scale[i], s.offset[i]);
+        const __m256d scaled = _mm256_sub_pd(raised.part[i], s.offset.part[i]);
         _mm256_storeu_pd(acc + 4 * i, _mm256_fmadd_pd(scaled, x_scale, _mm256_loadu_pd(acc + 4 * i)));
     }
 }
-
-inline __m256i load_pairs(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
 
 // acc [Rows][kTileOutputs] += all blocks of the high digits.
 template <size_t Rows>
@@ -70,8 +68,8 @@ void multiply_tile(const Tile& t) {
         for (size_t r = 0; r < Rows; ++r) sums[r][0] = sums[r][1] = _mm256_set1_epi32(kOffset);
 #pragma GCC unroll 16
         for (size_t p = 0; p < kPairs; ++p) {
-            const __m256i w0 = load_pairs(w + p * kTileOutputs);
-            const __m256i w1 = load_pairs(w + p * kTileOutputs + kVectorOutputs);
+            const __m256i w0 = load_lanes(w + p * kTileOutputs);
+            const __m256i w1 = load_lanes(w + p * kTileOutputs + kVectorOutputs);
 #pragma GCC unroll 8
             for (size_t r = 0; r < Rows; ++r) add_products(sums[r], w0, w1, x + p * Rows + r);
         }
@@ -79,7 +77,7 @@ void multiply_tile(const Tile& t) {
         w += kPairs * kTileOutputs;
 #pragma GCC unroll 2
         for (size_t half = 0; half < 2; ++half) {
-            const Scales s = load_scales(t.w_scales + b * kTileOutputs + half * kVectorOutputs);
+            const Scales s(t.w_scales + b * kTileOutputs + half * kVectorOutputs);
 #pragma GCC unroll 8
             for (size_t r = 0; r < Rows; ++r)
                 add_scaled(t.acc + r * kTileOutputs + half * kVectorOutputs, sums[r][half], s,
@@ -89,20 +87,17 @@ void multiply_tile(const Tile& t) {
 }
 
 // acc [kTileOutputs] += one pair of low digits.
-inline void add_low_pair(double* acc, const int32_t* w, const double* w_scales, int32_t pair, double x_scale) {
+inline void add_low_pair(double* acc, const int32_t* w, const TileScale* w_scales, int32_t pair, double x_scale) {
     __m256i sums[2] = {_mm256_set1_epi32(kOffset), _mm256_set1_epi32(kOffset)};
-    add_products(sums, load_pairs(w), load_pairs(w + kVectorOutputs), &pair);
+    add_products(sums, load_lanes(w), load_lanes(w + kVectorOutputs), &pair);
     for (size_t half = 0; half < 2; ++half)
-        add_scaled(acc + half * kVectorOutputs, sums[half], load_scales(w_scales + half * kVectorOutputs),
+        add_scaled(acc + half * kVectorOutputs, sums[half], Scales(w_scales + half * kVectorOutputs),
                    _mm256_set1_pd(x_scale));
 }
 
 void decode_tile(const uint8_t* const* codes, const uint8_t* const* scales, size_t blocks, int32_t* w_pairs,
-                 double* w_scales, uint8_t* least, uint8_t* greatest) {
-    const uint8_t* rows[kTileOutputs];
-    for (size_t i = 0; i < kTileOutputs; ++i) rows[i] = codes[kOutputOfLane[i]];
-    decode_16_rows(rows, blocks, w_pairs, kTileOutputs);
-    decode_16_scales(scales, blocks, w_scales, kTileOutputs, least, greatest);
+                 TileScale* w_scales, uint8_t* least, uint8_t* greatest) {
+    decode_16_outputs(codes, scales, kOutputOfLane, blocks, w_pairs, w_scales, kTileOutputs, least, greatest);
 }
 
 }  // namespace many

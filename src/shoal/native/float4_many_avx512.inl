@@ -1,8 +1,8 @@
 // Tiles of float4_many.inl in AVX-512 registers: 12 rows by 32 outputs, one int32 accumulator a row and 16 outputs.
 //
 // vpdpwssd with the activation as a broadcast memory operand, written in assembly: the intrinsic makes GCC copy and spill
-// its accumulators. An accumulator starts at 2^30, so that interleaved with the high half of 2^52 it is the double
-// 2^52 + 2^30 + dot; one fma takes the offset off and scales, both exactly.
+// its accumulators. An accumulator starts at 2^30, so that interleaved with the upper half of 2^52 * scale it is the double
+// (2^52 + 2^30 + dot) * scale; a subtraction takes the offset off. Both are exact.
 #include "float4_many_decode_x86.inl"
 
 namespace {
@@ -10,28 +10,27 @@ namespace many {
 
 constexpr size_t kTileOutputs = 32, kTileRows = 12, kVectorOutputs = 16;
 constexpr size_t kOutputOfLane[kVectorOutputs] = {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15};
-constexpr int32_t kOffset = 1 << 30, kHighHalf = 0x43300000;
-constexpr double kDoubleOffset = 0x1p52 + 0x1p30;
+constexpr int32_t kOffset = 1 << 30;
 
-// acc[0..15] += (sums - offset) * w_scale * x_scale, exactly; w_offset = -kDoubleOffset * w_scale.
-struct Scales {
-    __m512d scale[2], offset[2];
+// Lanes with the upper halves of doubles put over them, eight outputs each.
+struct Halves {
+    Halves(__m512i low, __m512i high)
+        : part{_mm512_castsi512_pd(_mm512_unpacklo_epi32(low, high)), _mm512_castsi512_pd(_mm512_unpackhi_epi32(low, high))} {}
+    __m512d part[2];
 };
 
-inline Scales load_scales(const double* w_scales) {
-    Scales s;
-    for (int i = 0; i < 2; ++i) {
-        s.scale[i] = _mm512_loadu_pd(w_scales + 8 * i);
-        s.offset[i] = _mm512_mul_pd(s.scale[i], _mm512_set1_pd(-kDoubleOffset));
-    }
-    return s;
-}
+struct Scales {
+    explicit Scales(const TileScale* scales)
+        : high(_mm512_loadu_si512(scales)), offset(_mm512_set1_epi32(kOffset), high) {}
+    __m512i high;
+    Halves offset;
+};
 
+// acc[0..15] += (sums - offset) * scale * x_scale.
 inline void add_scaled(double* acc, __m512i sums, const Scales& s, __m512d x_scale) {
-    const __m512i high = _mm512_set1_epi32(kHighHalf);
-    const __m512i halves[2] = {_mm512_unpacklo_epi32(sums, high), _mm512_unpackhi_epi32(sums, high)};
+    const Halves raised(sums, s.high);
     for (int i = 0; i < 2; ++i) {
-        const __m512d scaled = _mm512_fmadd_pd(_mm512_castsi512_pd(halves[i]), s.scale[i], s.offset[i]);
+        const __m512d scaled = _mm512_sub_pd(raised.part[i], s.offset.part[i]);
         _mm512_storeu_pd(acc + 8 * i, _mm512_fmadd_pd(scaled, x_scale, _mm512_loadu_pd(acc + 8 * i)));
     }
 }
@@ -64,7 +63,7 @@ void multiply_tile(const Tile& t) {
         w += kPairs * kTileOutputs;
 #pragma GCC unroll 2
         for (size_t half = 0; half < 2; ++half) {
-            const Scales s = load_scales(t.w_scales + b * kTileOutputs + half * kVectorOutputs);
+            const Scales s(t.w_scales + b * kTileOutputs + half * kVectorOutputs);
 #pragma GCC unroll 16
             for (size_t r = 0; r < Rows; ++r)
                 add_scaled(t.acc + r * kTileOutputs + half * kVectorOutputs, sums[r][half], s,
@@ -74,22 +73,19 @@ void multiply_tile(const Tile& t) {
 }
 
 // acc [kTileOutputs] += one pair of low digits.
-inline void add_low_pair(double* acc, const int32_t* w, const double* w_scales, int32_t pair, double x_scale) {
+inline void add_low_pair(double* acc, const int32_t* w, const TileScale* w_scales, int32_t pair, double x_scale) {
     for (size_t i = 0; i < kTileOutputs; i += kVectorOutputs) {
         __m512i sums = _mm512_set1_epi32(kOffset);
         add_products(&sums, _mm512_loadu_si512(w + i), &pair);
-        add_scaled(acc + i, sums, load_scales(w_scales + i), _mm512_set1_pd(x_scale));
+        add_scaled(acc + i, sums, Scales(w_scales + i), _mm512_set1_pd(x_scale));
     }
 }
 
 void decode_tile(const uint8_t* const* codes, const uint8_t* const* scales, size_t blocks, int32_t* w_pairs,
-                 double* w_scales, uint8_t* least, uint8_t* greatest) {
-    for (size_t first = 0; first < kTileOutputs; first += kVectorOutputs) {
-        const uint8_t* rows[kVectorOutputs];
-        for (size_t i = 0; i < kVectorOutputs; ++i) rows[i] = codes[first + kOutputOfLane[i]];
-        decode_16_rows(rows, blocks, w_pairs + first, kTileOutputs);
-        decode_16_scales(scales + first, blocks, w_scales + first, kTileOutputs, least + first, greatest + first);
-    }
+                 TileScale* w_scales, uint8_t* least, uint8_t* greatest) {
+    for (size_t first = 0; first < kTileOutputs; first += kVectorOutputs)
+        decode_16_outputs(codes + first, scales + first, kOutputOfLane, blocks, w_pairs + first, w_scales + first,
+                          kTileOutputs, least + first, greatest + first);
 }
 
 }  // namespace many

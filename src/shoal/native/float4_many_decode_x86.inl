@@ -63,35 +63,41 @@ inline __m256i load_some_bytes(const uint8_t* p, size_t count) {
     return load_bytes(bytes);
 }
 
-// Powers of two of the scale bytes of 16 rows: element b * stride + i is block b of row i; least and greatest byte a row.
-void decode_16_scales(const uint8_t* const* rows, size_t blocks, double* scales, size_t stride, uint8_t* least,
+// Upper halves of 2^52 * scale of 16 rows: element b * stride + i is block b of row i; least and greatest byte a row.
+void decode_16_scales(const uint8_t* const* rows, size_t blocks, int32_t* scales, size_t stride, uint8_t* least,
                       uint8_t* greatest) {
     __m128i low = _mm_set1_epi8(-1), high = _mm_setzero_si128();
-    const __m256i rebias = _mm256_set1_epi64x(1023 - kScaleBias);
+    const __m256i unit = _mm256_set1_epi32((1023 + 52 - kScaleBias) << 20);
     for (size_t b = 0; b < blocks; b += 32) {
         const size_t count = blocks - b < 32 ? blocks - b : 32;
         __m256i v[16];
         for (int i = 0; i < 16; ++i) v[i] = load_some_bytes(rows[i] + b, count);
         transpose_bytes(v);
-        alignas(32) uint8_t columns[2][16][16];
-        for (int i = 0; i < 16; ++i) {
-            const __m128i halves[2] = {_mm256_castsi256_si128(v[i]), _mm256_extracti128_si256(v[i], 1)};
-            for (int half = 0; half < 2; ++half) {
-                low = _mm_min_epu8(low, halves[half]);
-                high = _mm_max_epu8(high, halves[half]);
-                _mm_store_si128(reinterpret_cast<__m128i*>(columns[half][i]), halves[half]);
-            }
+        for (size_t i = 0; i < 32; ++i) {
+            const __m128i bytes = i < 16 ? _mm256_castsi256_si128(v[i]) : _mm256_extracti128_si256(v[i - 16], 1);
+            low = _mm_min_epu8(low, bytes);
+            high = _mm_max_epu8(high, bytes);
+            if (i >= count) continue;
+            const __m256i halves[2] = {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+            for (int half = 0; half < 2; ++half)
+                store_bytes(scales + (b + i) * stride + 8 * half,
+                            _mm256_add_epi32(_mm256_slli_epi32(halves[half], 20), unit));
         }
-        for (size_t i = 0; i < count; ++i)
-            for (int quarter = 0; quarter < 4; ++quarter) {
-                const uint8_t* bytes = columns[i / 16][i % 16] + 4 * quarter;
-                const __m256i exponents = _mm256_cvtepu8_epi64(_mm_loadu_si32(bytes));
-                store_bytes(scales + (b + i) * stride + 4 * quarter,
-                            _mm256_slli_epi64(_mm256_add_epi64(exponents, rebias), 52));
-            }
     }
     _mm_storeu_si128(reinterpret_cast<__m128i*>(least), low);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(greatest), high);
+}
+
+// Codes and scales of 16 outputs; lane i is output_of[i].
+void decode_16_outputs(const uint8_t* const* codes, const uint8_t* const* scales, const size_t* output_of, size_t blocks,
+                       int32_t* w_pairs, int32_t* w_scales, size_t stride, uint8_t* least, uint8_t* greatest) {
+    const uint8_t* rows[16];
+    uint8_t low[16], high[16];
+    for (int i = 0; i < 16; ++i) rows[i] = codes[output_of[i]];
+    decode_16_rows(rows, blocks, w_pairs, stride);
+    for (int i = 0; i < 16; ++i) rows[i] = scales[output_of[i]];
+    decode_16_scales(rows, blocks, w_scales, stride, low, high);
+    for (int i = 0; i < 16; ++i) least[output_of[i]] = low[i], greatest[output_of[i]] = high[i];
 }
 
 }  // namespace many

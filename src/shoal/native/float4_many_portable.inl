@@ -19,7 +19,7 @@ void multiply_tile(const Tile& t) {
         for (size_t p = 0; p < kPairs; ++p, x += Rows, w += kTileOutputs)
             for (size_t r = 0; r < Rows; ++r)
                 for (size_t i = 0; i < kTileOutputs; ++i) sums[r][i] += pair_dot(w[i], x[r]);
-        const double* w_scales = t.w_scales + b * kTileOutputs;
+        const TileScale* w_scales = t.w_scales + b * kTileOutputs;
         for (size_t r = 0; r < Rows; ++r)
             for (size_t i = 0; i < kTileOutputs; ++i)
                 t.acc[r * kTileOutputs + i] += sums[r][i] * w_scales[i] * t.x_scales[b * Rows + r];
@@ -27,7 +27,7 @@ void multiply_tile(const Tile& t) {
 }
 
 // acc [kTileOutputs] += one pair of low digits.
-inline void add_low_pair(double* acc, const int32_t* w, const double* w_scales, int32_t pair, double x_scale) {
+inline void add_low_pair(double* acc, const int32_t* w, const TileScale* w_scales, int32_t pair, double x_scale) {
     for (size_t i = 0; i < kTileOutputs; ++i) acc[i] += pair_dot(w[i], pair) * w_scales[i] * x_scale;
 }
 
@@ -37,7 +37,7 @@ inline int32_t decoded_pair(uint8_t codes) {
 }
 
 void decode_tile(const uint8_t* const* codes, const uint8_t* const* scales, size_t blocks, int32_t* w_pairs,
-                 double* w_scales, uint8_t* least, uint8_t* greatest) {
+                 TileScale* w_scales, uint8_t* least, uint8_t* greatest) {
     for (size_t i = 0; i < kTileOutputs; ++i) {
         least[i] = 255, greatest[i] = 0;
         for (size_t p = 0; p < blocks * kPairs; ++p) w_pairs[p * kTileOutputs + i] = decoded_pair(codes[i][p]);
