@@ -59,7 +59,7 @@ constexpr double kLowUnit = 0x1p-3;  // of a low digit, in units of a high one
 
 // A decoded tile of outputs and its accumulators; one for every worker.
 struct Work {
-    int32_t* w_pairs;  // an even number of blocks
+    int32_t* w_pairs;
     TileScale* w_scales;
     double* acc;
     const uint8_t *codes[kTileOutputs], *scales[kTileOutputs];
@@ -69,7 +69,7 @@ struct Work {
 inline Work lay_out_work(Memory* memory, size_t inputs) {
     const size_t blocks = inputs / kBlock;
     Work work;
-    work.w_pairs = memory->take<int32_t>((blocks + 1) / 2 * 2 * kPairs * kTileOutputs);
+    work.w_pairs = memory->take<int32_t>(blocks * kPairs * kTileOutputs);
     work.w_scales = memory->take<TileScale>(blocks * kTileOutputs);
     work.acc = memory->take<double>(kTileRows * kTileOutputs);
     return work;

@@ -1,7 +1,7 @@
-// E2M1 codes of 16 weight rows to int16 pairs side by side: element p * stride + i is inputs (2p, 2p + 1) of row i.
+// E2M1 codes of weight rows to int16 pairs side by side: element p * stride + i is inputs (2p, 2p + 1) of row i.
 //
-// A byte of the file is a pair, so 16 rows of 16 bytes are transposed as bytes: four rounds of interleaving rows i and
-// i + 8 rotate the index (row, byte) by four bits. Two blocks go at once, one in each half of a register.
+// A byte of the file is a pair. Eight rows of a block are four registers, rows i and i + 4 its halves: two rounds of
+// interleaving registers i and i + 2 put each byte's four rows together, and nothing ever crosses a half.
 
 namespace {
 namespace many {
@@ -9,48 +9,38 @@ namespace many {
 inline __m256i load_bytes(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 inline void store_bytes(void* p, __m256i v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
 
-// Register i, byte j of a half becomes register j, byte i of that half.
-inline void transpose_bytes(__m256i* v) {
-    for (int round = 0; round < 4; ++round) {
-        __m256i u[16];
-        for (int i = 0; i < 8; ++i) {
-            u[2 * i] = _mm256_unpacklo_epi8(v[i], v[i + 8]);
-            u[2 * i + 1] = _mm256_unpackhi_epi8(v[i], v[i + 8]);
+// Rotates the index (register, byte of a half) by one bit: `count` times 16 bytes.
+template <int Count>
+inline void interleave(__m256i* v) {
+    __m256i u[Count];
+    for (int i = 0; i < Count / 2; ++i) {
+        u[2 * i] = _mm256_unpacklo_epi8(v[i], v[i + Count / 2]);
+        u[2 * i + 1] = _mm256_unpackhi_epi8(v[i], v[i + Count / 2]);
+    }
+    for (int i = 0; i < Count; ++i) v[i] = u[i];
+}
+
+inline __m128i load_half(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+
+// One block of 8 rows: 16 bytes of each at `offset`.
+inline void decode_8_rows(const uint8_t* const* rows, size_t offset, int32_t* pairs, size_t stride) {
+    const __m256i values = _mm256_broadcastsi128_si256(_mm_setr_epi8(SHOAL_E2M1_VALUES));
+    const __m256i nibble = _mm256_set1_epi8(15), zero = _mm256_setzero_si256();
+    __m256i v[4];
+    for (int i = 0; i < 4; ++i)
+        v[i] = _mm256_set_m128i(load_half(rows[i + 4] + offset), load_half(rows[i] + offset));
+    interleave<4>(v);
+    interleave<4>(v);
+    for (size_t i = 0; i < 4; ++i) {  // bytes 4i .. 4i + 3
+        const __m256i even = _mm256_shuffle_epi8(values, _mm256_and_si256(v[i], nibble));
+        const __m256i odd = _mm256_shuffle_epi8(values, _mm256_and_si256(_mm256_srli_epi16(v[i], 4), nibble));
+        const __m256i two[2] = {_mm256_unpacklo_epi8(even, odd), _mm256_unpackhi_epi8(even, odd)};
+        for (size_t j = 0; j < 2; ++j) {
+            const __m256i sign = _mm256_cmpgt_epi8(zero, two[j]);
+            int32_t* to = pairs + (4 * i + 2 * j) * stride;
+            store_bytes(to, _mm256_unpacklo_epi8(two[j], sign));
+            store_bytes(to + stride, _mm256_unpackhi_epi8(two[j], sign));
         }
-        for (int i = 0; i < 16; ++i) v[i] = u[i];
-    }
-}
-
-inline __m256i widened(__m128i bytes) { return _mm256_cvtepi8_epi16(bytes); }
-
-// Two blocks, 32 bytes of each of `rows` in `v`, to `first` and `second`.
-inline void decode_two_blocks(__m256i* v, int32_t* first, int32_t* second, size_t stride) {
-    const __m256i values = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(SHOAL_E2M1_VALUES));
-    const __m256i nibble = _mm256_set1_epi8(15);
-    transpose_bytes(v);
-    for (size_t p = 0; p < kPairs; ++p) {
-        const __m256i even = _mm256_shuffle_epi8(values, _mm256_and_si256(v[p], nibble));
-        const __m256i odd = _mm256_shuffle_epi8(values, _mm256_and_si256(_mm256_srli_epi16(v[p], 4), nibble));
-        const __m256i low = _mm256_unpacklo_epi8(even, odd), high = _mm256_unpackhi_epi8(even, odd);
-        store_bytes(first + p * stride, widened(_mm256_castsi256_si128(low)));
-        store_bytes(first + p * stride + 8, widened(_mm256_castsi256_si128(high)));
-        store_bytes(second + p * stride, widened(_mm256_extracti128_si256(low, 1)));
-        store_bytes(second + p * stride + 8, widened(_mm256_extracti128_si256(high, 1)));
-    }
-}
-
-// `pairs` has room for an even number of blocks.
-void decode_16_rows(const uint8_t* const* rows, size_t blocks, int32_t* pairs, size_t stride) {
-    constexpr size_t block_bytes = kBlock / 2;
-    __m256i v[16];
-    for (size_t b = 0; b < blocks; b += 2) {
-        if (b + 1 < blocks)
-            for (int i = 0; i < 16; ++i) v[i] = load_bytes(rows[i] + b * block_bytes);
-        else
-            for (int i = 0; i < 16; ++i)
-                v[i] = _mm256_zextsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i] + b * block_bytes)));
-        decode_two_blocks(v, pairs + b * kPairs * stride, pairs + (b + 1) * kPairs * stride, stride);
     }
 }
 
@@ -72,7 +62,7 @@ void decode_16_scales(const uint8_t* const* rows, size_t blocks, int32_t* scales
         const size_t count = blocks - b < 32 ? blocks - b : 32;
         __m256i v[16];
         for (int i = 0; i < 16; ++i) v[i] = load_some_bytes(rows[i] + b, count);
-        transpose_bytes(v);
+        for (int round = 0; round < 4; ++round) interleave<16>(v);
         for (size_t i = 0; i < 32; ++i) {
             const __m128i bytes = i < 16 ? _mm256_castsi256_si128(v[i]) : _mm256_extracti128_si256(v[i - 16], 1);
             low = _mm_min_epu8(low, bytes);
@@ -94,7 +84,9 @@ void decode_16_outputs(const uint8_t* const* codes, const uint8_t* const* scales
     const uint8_t* rows[16];
     uint8_t low[16], high[16];
     for (int i = 0; i < 16; ++i) rows[i] = codes[output_of[i]];
-    decode_16_rows(rows, blocks, w_pairs, stride);
+    for (size_t b = 0; b < blocks; ++b)
+        for (size_t half = 0; half < 16; half += 8)
+            decode_8_rows(rows + half, b * kPairs, w_pairs + b * kPairs * stride + half, stride);
     for (int i = 0; i < 16; ++i) rows[i] = scales[output_of[i]];
     decode_16_scales(rows, blocks, w_scales, stride, low, high);
     for (int i = 0; i < 16; ++i) least[output_of[i]] = low[i], greatest[output_of[i]] = high[i];

@@ -94,16 +94,14 @@ inline void prepare_row_of(const Rows& x, const RowTiles& tiles, size_t index, c
     Row row = {codes, scales, kNoBits, 0, false};
     for (size_t b = 0; b < x.blocks; ++b) {
         Block block;
-        int32_t high[kPairs];
+        int16_t high[kBlock];
         read_block(codes + b * kBlock, &block);
         row.is_nan |= block.nan || scales[b] == kE8M0Nan;
         const BitRange range = range_of_block(block.bits, scales[b]);
         x.ranges[index * x.blocks + b] = range;
         row.range = united(row.range, range);
-        for (size_t p = 0; p < kPairs; ++p)
-            high[p] = static_cast<int32_t>((static_cast<uint32_t>(block.integers[2 * p] >> kLowBits) & 0xffffu) |
-                                           static_cast<uint32_t>(block.integers[2 * p + 1] >> kLowBits) << 16);
-        for (size_t p = 0; p < kPairs; ++p) pairs[(b * kPairs + p) * size] = high[p];
+        for (size_t k = 0; k < kBlock; ++k) high[k] = static_cast<int16_t>(block.integers[k] >> kLowBits);
+        for (size_t p = 0; p < kPairs; ++p) __builtin_memcpy(pairs + (b * kPairs + p) * size, high + 2 * p, sizeof *pairs);
         row_scales[b * size] = exponent_value(scales[b] - kScaleBias + kUnitExponent + kLowBits);
         // The low digits of a two's complement number and of its magnitude are zero together.
         if (block.bits & kLowMask) row.low_pairs = append_low_pairs(block.integers, b * kPairs, low_pairs, row.low_pairs);
