@@ -1,12 +1,17 @@
 // Many Q8 rows times an E2M1 weight, correctly rounded: the large tiles of a routed expert (9 rows and more).
 //
-// The idea: E4M3 * 512 = 8 * high + low; the high digits are int16, E2M1 * 2 is, so one instruction multiplies pairs and
-// adds them in int32. A tile of outputs is decoded once into the second-level cache, inputs pair by pair with the outputs
-// side by side, and every tile of rows passes over it; a block's dot, |high * w| * 32 <= 28672 * 12 * 32 < 2^24, goes
-// exactly into float64 accumulators in the first-level cache, scaled by two powers of two. The low digits, |low * w| * 2
-// <= 168 a pair, are few: they are added from a list, pair by pair, afterwards. One rounding, float64 to bfloat16.
-// The order: blocks ascending, then low pairs ascending; every sum is exact (float4_many_exact.inl says when, and what is done
-// otherwise), so the bits are those of few rows (float4_few.inl) and of ops/wide.py for any rows, tiles and threads.
+// The idea: E4M3 * 512 = 8 * high + low; the high digits are int16, E2M1 * 2 is, so one instruction multiplies pairs
+// and adds them in int32. A tile of outputs is decoded once into the second-level cache, inputs pair by pair with the
+// outputs side by side, and every tile of rows passes over it; a block's dot, |high * w| * 32 <= 28672 * 12 * 32 <
+// 2^24, goes exactly into float64 accumulators in the first-level cache, scaled by two powers of two. The low digits,
+// |low * w| * 2 <= 168 a pair, are few: they are added from a list, pair by pair, afterwards. One rounding, float64 to
+// bfloat16.
+//
+// The order: blocks ascending, then low pairs ascending; every sum is exact (float4_many_exact.inl says when, and what
+// is done otherwise), so the bits are those of few rows (float4_few.inl) and of ops/wide.py for any rows, tiles and
+// threads.
+//
+// MEASURED
 #pragma once
 
 #include "float4_many_digits.inl"
@@ -26,9 +31,9 @@ struct Tile {
     const double* x_scales;            // [blocks][rows]
     const TileScale* w_scales;         // [blocks][kTileOutputs]
     size_t blocks;
-    double* acc;                         // [rows][kTileOutputs]
-    const uint8_t* next_codes;           // of the next tile of outputs, to prefetch; or null
-    size_t next_stride, next_count;      // bytes from output to output; how many outputs
+    double* acc;                     // [rows][kTileOutputs]
+    const uint8_t* next_codes;       // of the next tile of outputs, to prefetch; or null
+    size_t next_stride, next_count;  // bytes from output to output; how many outputs
 };
 
 constexpr size_t kCacheLine = 64, kBlocksPerLine = kCacheLine / (kBlock / 2);
@@ -90,6 +95,7 @@ inline void multiply_rows(const Tile& tile, size_t rows) {
     of_rows[rows - 1](tile);
 }
 
+// x_scales[block * stride]: of the row's high digits.
 inline void add_low_digits(const Rows& x, size_t row, const double* x_scales, size_t stride, const Work& work,
                            double* acc) {
     const uint32_t* list = x.low_pairs + row * (x.inputs / 2);
@@ -159,9 +165,9 @@ struct Outputs {
     const uint32_t* slots;
 };
 
-// All rows times the outputs [first, first + count), count <= kTileOutputs; prefetches the codes of `next` outputs more.
-inline void multiply_outputs(const Rows& x, const ShoalFloat4& w, size_t first, size_t count, size_t next,
-                             Work* work, const Outputs& to) {
+// All rows times outputs [first, first + count), count <= kTileOutputs; prefetches the codes of `next` more.
+inline void multiply_outputs(const Rows& x, const ShoalFloat4& w, size_t first, size_t count, size_t next, Work* work,
+                             const Outputs& to) {
     const size_t code_bytes = x.inputs / 2;
     for (size_t i = 0; i < kTileOutputs; ++i) {  // a partial tile repeats its last output
         const size_t output = first + (i < count ? i : count - 1);
@@ -196,10 +202,9 @@ inline void multiply_outputs(const Rows& x, const ShoalFloat4& w, size_t first, 
     }
 }
 
-// All rows times the outputs [begin, end). `memory` is the worker's own, of work_bytes. Bytes 255 of the weight's
-// scales are refused where it is loaded.
-void multiply(const Rows& x, const ShoalFloat4& w, size_t begin, size_t end, const Outputs& to,
-                 void* memory) {
+// All rows times outputs [begin, end). `memory` is the worker's own, of work_bytes. A weight with a scale byte of 255
+// is refused where it is loaded.
+void multiply(const Rows& x, const ShoalFloat4& w, size_t begin, size_t end, const Outputs& to, void* memory) {
     Memory pieces = {reinterpret_cast<uintptr_t>(memory), 0};
     Work work = lay_out_work(&pieces, x.inputs);
     if (x.rows == 0) return;

@@ -1,8 +1,8 @@
 // Tiles of float4_many.inl in AVX2 registers: 6 rows by 16 outputs, one int32 accumulator a row and 8 outputs.
 //
-// vpmaddwd and an addition, or vpdpwssd where the processor has AVX-VNNI: the same integers. An accumulator starts at 2^30,
-// so that interleaved with the upper half of 2^52 * scale it is the double (2^52 + 2^30 + dot) * scale; a subtraction takes
-// the offset off. Both are exact. Interleaving needs the lanes in the order of `kOutputOfLane`.
+// vpmaddwd and an addition, or vpdpwssd where the processor has AVX-VNNI: the same integers. An accumulator starts at
+// 2^30, so that interleaved with the upper half of 2^52 * scale it is the double (2^52 + 2^30 + dot) * scale; a
+// subtraction takes the offset off. Both are exact. Interleaving needs the lanes in the order of `kOutputOfLane`.
 #include "float4_many_decode_x86.inl"
 
 namespace {
@@ -39,7 +39,8 @@ inline __m256i load_lanes(const int32_t* p) { return _mm256_loadu_si256(reinterp
 // Lanes with the upper halves of doubles put over them, four outputs each.
 struct Halves {
     Halves(__m256i low, __m256i high)
-        : part{_mm256_castsi256_pd(_mm256_unpacklo_epi32(low, high)), _mm256_castsi256_pd(_mm256_unpackhi_epi32(low, high))} {}
+        : part{_mm256_castsi256_pd(_mm256_unpacklo_epi32(low, high)),
+               _mm256_castsi256_pd(_mm256_unpackhi_epi32(low, high))} {}
     __m256d part[2];
 };
 

@@ -1,8 +1,8 @@
 // Tiles of float4_many.inl in AVX-512 registers: 12 rows by 32 outputs, one int32 accumulator a row and 16 outputs.
 //
-// vpdpwssd with the activation as a broadcast memory operand, written in assembly: the intrinsic makes GCC copy and spill
-// its accumulators. An accumulator starts at 2^30, so that interleaved with the upper half of 2^52 * scale it is the double
-// (2^52 + 2^30 + dot) * scale; a subtraction takes the offset off. Both are exact.
+// vpdpwssd with the activation as a broadcast memory operand, written in assembly: the intrinsic makes GCC copy and
+// spill its accumulators. An accumulator starts at 2^30, so that interleaved with the upper half of 2^52 * scale it is
+// the double (2^52 + 2^30 + dot) * scale; a subtraction takes the offset off. Both are exact.
 #include "float4_many_decode_x86.inl"
 
 namespace {
@@ -15,7 +15,8 @@ constexpr int32_t kOffset = 1 << 30;
 // Lanes with the upper halves of doubles put over them, eight outputs each.
 struct Halves {
     Halves(__m512i low, __m512i high)
-        : part{_mm512_castsi512_pd(_mm512_unpacklo_epi32(low, high)), _mm512_castsi512_pd(_mm512_unpackhi_epi32(low, high))} {}
+        : part{_mm512_castsi512_pd(_mm512_unpacklo_epi32(low, high)),
+               _mm512_castsi512_pd(_mm512_unpackhi_epi32(low, high))} {}
     __m512d part[2];
 };
 

@@ -79,8 +79,9 @@ void decode_16_scales(const uint8_t* const* rows, size_t blocks, int32_t* scales
 }
 
 // Codes and scales of 16 outputs; lane i is output_of[i].
-void decode_16_outputs(const uint8_t* const* codes, const uint8_t* const* scales, const size_t* output_of, size_t blocks,
-                       int32_t* w_pairs, int32_t* w_scales, size_t stride, uint8_t* least, uint8_t* greatest) {
+void decode_16_outputs(const uint8_t* const* codes, const uint8_t* const* scales, const size_t* output_of,
+                       size_t blocks, int32_t* w_pairs, int32_t* w_scales, size_t stride, uint8_t* least,
+                       uint8_t* greatest) {
     const uint8_t* rows[16];
     uint8_t low[16], high[16];
     for (int i = 0; i < 16; ++i) rows[i] = codes[output_of[i]];

@@ -1,8 +1,8 @@
-// Activations of many rows as the tiles of float4_many.inl take them: int16 digits, scales, and a list of what is left.
+// Activations of many rows as the tiles of float4_many.inl take them: int16 digits, scales, and a list of the rest.
 //
 // E4M3 * 512 = 8 * high + low with high = floor(x / 8), |high| <= 28672, and low in 0..7. Two neighbouring high digits
-// make a pair, one 32-bit element. A low digit differs from zero only below 1/8, a 3584th of a block's largest value: the
-// few pairs that have one go to a list of their row. No sum is formed here.
+// make a pair, one 32-bit element. A low digit differs from zero only below 1/8, a 3584th of a block's largest value:
+// the few pairs that have one go to a list of their row. No sum is formed here.
 #pragma once
 
 #include "float4_many_exact.inl"
@@ -24,11 +24,11 @@ struct Row {
 
 struct Rows {
     size_t rows, inputs, blocks;
-    int32_t* pairs;        // [tiles][blocks][kPairs][rows of the tile]
-    double* scales;        // [tiles][blocks][rows of the tile], of the high digits: 2^3 * unit * E8M0
-    uint32_t* low_pairs;   // [rows][inputs / 2]: index of the pair * 64 + second low digit * 8 + first
-    BitRange* ranges;      // [rows][blocks]
-    Row* row;        // [rows]
+    int32_t* pairs;       // [tiles][blocks][kPairs][rows of the tile]
+    double* scales;       // [tiles][blocks][rows of the tile], of the high digits: 2^3 * unit * E8M0
+    uint32_t* low_pairs;  // [rows][inputs / 2]: index of the pair * 64 + second low digit * 8 + first
+    BitRange* ranges;     // [rows][blocks]
+    Row* row;             // [rows]
 };
 
 // Rows are cut into as few tiles as there can be, of sizes that differ by one at most, the larger ones first.
@@ -86,7 +86,7 @@ inline uint32_t append_low_pairs(const int32_t* integers, size_t first, uint32_t
 
 // Rows may be prepared by several threads.
 inline void prepare_row_of(const Rows& x, const RowTiles& tiles, size_t index, const uint8_t* codes,
-                 const uint8_t* scales) {
+                           const uint8_t* scales) {
     const size_t tile = tiles.of(index), first = tiles.first(tile), size = tiles.size(tile);
     int32_t* pairs = x.pairs + first * (x.inputs / 2) + (index - first);
     double* row_scales = x.scales + first * x.blocks + (index - first);
@@ -101,10 +101,12 @@ inline void prepare_row_of(const Rows& x, const RowTiles& tiles, size_t index, c
         x.ranges[index * x.blocks + b] = range;
         row.range = united(row.range, range);
         for (size_t k = 0; k < kBlock; ++k) high[k] = static_cast<int16_t>(block.integers[k] >> kLowBits);
-        for (size_t p = 0; p < kPairs; ++p) __builtin_memcpy(pairs + (b * kPairs + p) * size, high + 2 * p, sizeof *pairs);
+        for (size_t p = 0; p < kPairs; ++p)
+            __builtin_memcpy(pairs + (b * kPairs + p) * size, high + 2 * p, sizeof *pairs);
         row_scales[b * size] = exponent_value(scales[b] - kScaleBias + kUnitExponent + kLowBits);
         // The low digits of a two's complement number and of its magnitude are zero together.
-        if (block.bits & kLowMask) row.low_pairs = append_low_pairs(block.integers, b * kPairs, low_pairs, row.low_pairs);
+        if (block.bits & kLowMask)
+            row.low_pairs = append_low_pairs(block.integers, b * kPairs, low_pairs, row.low_pairs);
     }
     x.row[index] = row;
 }

@@ -1,11 +1,11 @@
 // When float64 adds the scaled blocks of a Q8 row and an E2M1 row without rounding, and what is done when it may not.
 //
-// A block of the activation is integers times 2^scale; their bits lie in [low, high) of an absolute scale. With |w| < 2^4
-// and 2^5 products a block, block b's dot is a multiple of 2^(low_b + w_scale_b) below 2^(high_b + w_scale_b + 9). Where
-// the largest end minus the smallest start, plus ceil(log2 blocks), is at most 53, every order of the sum is exact: with
-// all 18 bits of the activation in use, scales may spread over 18. A pair of rows that fails is summed again in the order
-// that few rows always take (float4_group.inl): block b to lane b mod 16, blocks ascending; then lane i and i + 8 are
-// added, then 4, 2, 1. So a row's bits do not depend on how many rows there are, whatever the scales.
+// A block of the activation is integers times 2^scale; their bits lie in [low, high) of an absolute scale. With |w| <
+// 2^4 and 2^5 products a block, block b's dot is a multiple of 2^(low_b + w_scale_b) below 2^(high_b + w_scale_b + 9).
+// Where the largest end minus the smallest start, plus ceil(log2 blocks), is at most 53, every order of the sum is
+// exact: with all 18 bits of the activation in use, scales may spread over 18. A pair of rows that fails is summed
+// again in the order that few rows always take (float4_group.inl): block b to lane b mod 16, blocks ascending; then
+// lane i and i + 8 are added, then 4, 2, 1. So a row's bits do not depend on how many rows there are.
 #pragma once
 
 #include "experts.h"
