@@ -164,3 +164,14 @@ class Kernels:
     def swiglu_q8(
         self, gate: int, up: int, rows: int, inter: int, weights: int, limit: float, codes: int, scales: int
     ) -> None: ...
+    def float4_linear(
+        self,
+        x_codes: int,
+        x_scales: int,
+        weight_codes: int,
+        weight_scales: int,
+        rows: int,
+        outputs: int,
+        inputs: int,
+        y: int,
+    ) -> None: ...

@@ -10,6 +10,7 @@
 #include "attention.h"
 #include "elementwise.h"
 #include "experts.h"
+#include "float4_linear.h"
 #include "indexer.h"
 #include "linear.h"
 #include "names.h"
@@ -35,12 +36,13 @@ typedef struct ShoalBlockLinear {
 } ShoalBlockLinear;
 
 // Every operator of every family. Compiled per instruction set as SHOAL_NAME(operator).
-#define SHOAL_OPERATORS(X)       \
-    SHOAL_LINEAR_OPERATORS(X)    \
-    SHOAL_EXPERTS_OPERATORS(X)   \
-    SHOAL_ATTENTION_OPERATORS(X) \
-    SHOAL_INDEXER_OPERATORS(X)   \
-    SHOAL_ELEMENTWISE_OPERATORS(X) \
+#define SHOAL_OPERATORS(X)           \
+    SHOAL_LINEAR_OPERATORS(X)        \
+    SHOAL_EXPERTS_OPERATORS(X)       \
+    SHOAL_FLOAT4_LINEAR_OPERATORS(X) \
+    SHOAL_ATTENTION_OPERATORS(X)     \
+    SHOAL_INDEXER_OPERATORS(X)       \
+    SHOAL_ELEMENTWISE_OPERATORS(X)   \
     SHOAL_STAGES_OPERATORS(X)
 
 #if defined(SHOAL_ISA)

@@ -82,6 +82,7 @@ NB_MODULE(_native, module) {
     kernels.def_prop_ro("calls", [](const Kernels& self) { return self.calls; }, "Operators run so far.");
     bind_linear(kernels);
     bind_experts(kernels);
+    bind_float4_linear(kernels);
     bind_attention(kernels);
     bind_indexer(kernels);
     bind_elementwise(kernels);

@@ -14,6 +14,7 @@ from shoal.ops.attention_kernels import AttentionKernels
 from shoal.ops.elementwise_kernels import EXP, SIGMOID, SILU, SOFTPLUS, ElementwiseKernels
 from shoal.ops.indexer_kernels import IndexerKernels
 from shoal.ops.linear_kernels import LinearKernels
+from shoal.ops.float4_linear_kernels import Float4LinearKernels
 from shoal.ops.quantize import Quantized
 from shoal.ops.weights import BlockScaledWeight, Float4Weight
 
@@ -25,7 +26,7 @@ def available_isas() -> tuple[str, ...]:
     return tuple(native.isas())
 
 
-class Kernels(ElementwiseKernels, LinearKernels, AttentionKernels, IndexerKernels):
+class Kernels(ElementwiseKernels, LinearKernels, AttentionKernels, IndexerKernels, Float4LinearKernels):
     """The kernels of `isa`, the best one there is unless named, on `threads` of their own.
 
     Raises OptionError for an instruction set that the machine lacks.
