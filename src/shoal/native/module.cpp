@@ -28,7 +28,7 @@ const ShoalKernels* table_named(const std::string& isa) {
 void quantize_q8(const std::string& isa, uintptr_t x, uintptr_t codes, uintptr_t scales, size_t rows, size_t columns) {
     if (columns % 32 != 0) throw nb::value_error("`columns` must be a multiple of 32");
     const ShoalKernels* table = table_named(isa);
-    nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     table->quantize_q8(at<const uint16_t>(x), at<uint8_t>(codes), at<uint8_t>(scales), rows, columns);
 }
 
@@ -42,7 +42,7 @@ void block_linear(const std::string& isa, uintptr_t x_codes, uintptr_t x_scales,
                                 weight_is_e2m1,                  rows,
                                 outputs,                         inputs,
                                 at<uint16_t>(y)};
-    nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     std::vector<int32_t> x_values(rows * inputs), w_values(inputs);
     std::vector<double> terms(inputs / 32);
     table->block_linear(&p, x_values.data(), w_values.data(), terms.data());
@@ -52,7 +52,7 @@ void halving_dots(const std::string& isa, uintptr_t a, uintptr_t b, uintptr_t y,
                   size_t columns, size_t inner) {
     const ShoalKernels* table = table_named(isa);
     const ShoalDots shape = {batch, rows, columns, inner};
-    nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     std::vector<double> terms(inner);
     table->halving_dots(at<const float>(a), at<const float>(b), at<double>(y), &shape, terms.data());
 }
@@ -60,7 +60,7 @@ void halving_dots(const std::string& isa, uintptr_t a, uintptr_t b, uintptr_t y,
 void elementary(const std::string& isa, int function, uintptr_t x, uintptr_t y, size_t count) {
     if (function < 0 || function >= SHOAL_FUNCTIONS) throw nb::value_error("`function` is not one of ShoalFunction");
     const ShoalKernels* table = table_named(isa);
-    nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     table->elementary(function, at<const float>(x), at<float>(y), count);
 }
 
@@ -68,7 +68,7 @@ void split_mix(const std::string& isa, uintptr_t u, uintptr_t scale, uintptr_t b
                size_t iterations, float eps, uintptr_t pre, uintptr_t post, uintptr_t comb) {
     const ShoalKernels* table = table_named(isa);
     const ShoalMix p = {rows, streams, iterations, at<const float>(scale), at<const float>(base), eps};
-    nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     table->split_mix(&p, at<const float>(u), at<float>(pre), at<float>(post), at<float>(comb));
 }
 
@@ -76,6 +76,8 @@ void split_mix(const std::string& isa, uintptr_t u, uintptr_t scale, uintptr_t b
 
 NB_MODULE(_native, module) {
     module.doc() = "Shoal's native kernels; every instruction set gives the same bits.";
+    // A thread that still runs when the process ends keeps its objects: no fault, and nothing a user could act on.
+    nb::set_leak_warnings(false);
     module.def(
         "isas",
         [] {
