@@ -1,4 +1,6 @@
-// Drives the thread pool: `pool_test stress | fork | scratch | starved | region | latency`. Fails with a line and exit code 1.
+// Drives the thread pool: `pool_test stress | fork | scratch | starved | region | latency`.
+//
+// What does not hold is a line on stderr and exit code 1.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,13 +177,13 @@ void region(size_t threads) {
     ShoalPool* pool = shoal_pool_create(threads);
     shoal_pool_lock(pool);
     std::vector<double> seconds;
-    for (int round = 0; round < 200; ++round) {
+    for (int round = 0; round < 50; ++round) {
         const Clock::time_point start = Clock::now();
         parallel(pool, 100, [](size_t, size_t) { spend(60000); });
         seconds.push_back(seconds_since(start));
     }
     std::sort(seconds.begin(), seconds.end());
-    printf("%.3f %.3f\n", seconds[100] * 1e3, seconds[180] * 1e3);
+    printf("%.3f %.3f\n", seconds[25] * 1e3, seconds[45] * 1e3);
     shoal_pool_unlock(pool);
     shoal_pool_destroy(pool);
 }
@@ -228,10 +230,10 @@ int main(int, char** arguments) {
     const char* what = arguments[1] ? arguments[1] : "";
     const auto is = [&](const char* name) { return strcmp(what, name) == 0; };
     if (is("stress")) {
-        for (const size_t threads : {1, 2, 5}) stress(threads, 0.7);
+        for (const size_t threads : {1, 2, 5}) stress(threads, 0.4);
         short_lives(200);
     } else if (is("fork")) {
-        for (const size_t threads : {1, 2, 4}) forks(threads, 20);
+        for (const size_t threads : {1, 2, 4}) forks(threads, 10);
     } else if (is("scratch")) {
         scratch();
     } else if (is("starved")) {

@@ -18,8 +18,8 @@ T* at(uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
 
-// Without the GIL until the end of the scope. Where the interpreter is shutting down, Python ends a thread that comes back
-// for the GIL by unwinding it, which destructors do not survive: such a thread sleeps until the process is gone.
+// Without the GIL until the end of the scope. Where the interpreter is shutting down, Python ends a thread that comes
+// back for the GIL by unwinding it, which destructors do not survive: such a thread sleeps until the process is gone.
 struct Unlocked {
     Unlocked() : state(PyEval_SaveThread()) {}
     ~Unlocked() {

@@ -37,7 +37,7 @@ inline uint16_t bf16_of(float value) {
 #include "lanes_avx512.inl"
 #elif defined(__AVX2__)
 #include "lanes_avx2.inl"
-#elif defined(__aarch64__)
+#elif defined(__ARM_FEATURE_DOTPROD)
 #include "lanes_neon.inl"
 #else
 #include "lanes_portable.inl"

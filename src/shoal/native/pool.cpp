@@ -1,7 +1,7 @@
 // The thread pool. Workers spin a little, then sleep on a futex; work is handed out piece by piece.
 //
-// A region of work is open while the caller works on it. A worker enters only an open region and the caller waits only for
-// those that entered: one that sleeps on a busy core is not waited for.
+// A region of work is open while the caller works on it. A worker enters only an open region and the caller waits only
+// for those that entered: one that sleeps on a busy core is not waited for.
 #include "pool.h"
 
 #include <pthread.h>
