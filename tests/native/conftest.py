@@ -56,17 +56,28 @@ class Toolchain:
 
     def compile(self, source: Path, options: Sequence[str]) -> Path:
         """The object of `source`."""
-        command = [self.compiler, *COMMON, *self.options, *options, "-c", str(source)]
-        headers = sorted(
-            path for folder in (NATIVE, HERE) for path in folder.glob("*") if path.suffix in (".h", ".inl")
-        )
+        headers = sorted(path for folder in (NATIVE, HERE) for path in folder.glob("*") if path.suffix in (".h", ".inl"))
         contents = b"".join(path.read_bytes() for path in (source, *headers))
-        return make(command, f"{source.stem}.o", contents)
+        return self._make(f"{source.stem}.o", ["-c", *options], [source], contents)
 
     def link(self, name: str, objects: Sequence[Path], options: Sequence[str] = ()) -> Path:
         """The program of `objects`."""
-        command = [self.compiler, *COMMON, *self.options, *options, *map(str, objects)]
-        return make(command, name, b"".join(path.name.encode() for path in objects))
+        return self._make(name, options, objects, b"".join(path.name.encode() for path in objects))
+
+    def _make(self, name: str, options: Sequence[str], inputs: Sequence[Path], contents: bytes) -> Path:
+        """Runs the compiler, unless it made the same of the same contents before; then what it made of others goes."""
+        command = [self.compiler, *COMMON, *self.options, *options]
+        kind = hashlib.sha256("\0".join(command).encode()).hexdigest()[:12]
+        made = BUILD / f"{kind}-{name}-{hashlib.sha256(contents).hexdigest()[:12]}{Path(name).suffix}"
+        with alone(BUILD / f"{kind}-{name}.lock"):
+            if not made.exists():
+                for old in BUILD.glob(f"{kind}-{name}-*"):
+                    old.unlink()
+                part = BUILD / f"{kind}-{name}.part"
+                done = subprocess.run([*command, *inputs, "-o", part], capture_output=True, text=True, check=False)
+                assert done.returncode == 0, done.stderr[-4000:]
+                part.rename(made)
+        return made
 
     def program(self, name: str, options: Sequence[str], libraries: Sequence[Path] = ()) -> Path:
         """The program of `tests/native/<name>.cpp` and other sources, all compiled alike."""
@@ -88,7 +99,7 @@ class Toolchain:
         baseline = ["-O2", *options, f"-I{tables}"]
         sources = HERE / "kernels_test.cpp", NATIVE / "dispatch.cpp", NATIVE / "pool.cpp"
         objects += [self.compile(source, baseline) for source in sources]
-        return self.link("kernels_test", objects, options)
+        return self.link(f"kernels_test-{tables.name}", objects, options)
 
     def run(self, program: Path, *arguments: str, runner: Sequence[str] = (), **environment: str) -> str:
         """What it prints; it must end well and say nothing on stderr."""
@@ -100,24 +111,11 @@ class Toolchain:
         return done.stdout
 
 
-def make(command: list[str], name: str, contents: bytes) -> Path:
-    """Runs a compiler unless the same was made before of the same contents."""
-    digest = hashlib.sha256("\0".join(command).encode() + contents).hexdigest()[:16]
-    made = BUILD / f"{digest}-{name}"
-    with alone(made):
-        if not made.exists():
-            part = made.with_suffix(".part")
-            done = subprocess.run([*command, "-o", str(part)], capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr[-4000:]
-            part.rename(made)
-    return made
-
-
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """While other test processes wait for the same file."""
+    """While other test processes wait for the same lock."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".lock").open("w") as lock:
+    with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -1,5 +1,5 @@
-// `kernels_test ISA THREADS` runs every operator of a table on seeded inputs and prints a line a result; two tables print
-// the same lines. `kernels_test --isas` prints the tables this machine runs, `--operators` the names in a table.
+// `kernels_test ISA THREADS` runs every operator of a table on seeded inputs and prints a line a result; two tables
+// print the same lines. `kernels_test --isas` prints the tables this machine runs, `--operators` the names in a table.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -36,7 +36,7 @@ std::vector<std::vector<float>> operands(size_t count) {
     for (size_t i = 0; i < 256 * kLanes; ++i)
         for (std::vector<float>& list : lists)
             // Half of them near one, half anywhere.
-            list.push_back(value_of(i % 2 ? random.next() : (random.next() & 0x807fffffu) | 0x3e800000u | (i & 3) << 23));
+            list.push_back(value_of(i % 2 ? random.next() : (random.next() & 0x807fffffu) | (125 + i % 4) << 23));
     return lists;
 }
 
@@ -105,6 +105,20 @@ void floats() {
     SHOAL_EXACT("largest", 1, broadcast(largest(x[0])));
 }
 
+// One special value among ordinary ones, and both zeros as the largest: which lanes meet first decides the result.
+void reductions() {
+    for (size_t lane = 0; lane < kLanes; ++lane)
+        for (size_t other = 0; other < kLanes; ++other) {
+            float values[kLanes];
+            for (size_t i = 0; i < kLanes; ++i) values[i] = -1.0f - static_cast<float>(i);
+            values[lane] = 0.0f;
+            values[other] = -0.0f;
+            show("largest of zeros", lane * kLanes + other, broadcast(largest(load(values))), true);
+            values[lane] = value_of(kSpecial[30]);
+            show("largest with a NaN", lane * kLanes + other, broadcast(largest(load(values))), true);
+        }
+}
+
 void doubles() {
     SHOAL_ARITHMETIC("low_half", 1, low_half(x[0]));
     SHOAL_ARITHMETIC("high_half", 1, high_half(x[0]));
@@ -149,6 +163,7 @@ void conversions() {
 
 int main() {
     floats();
+    reductions();
     doubles();
     conversions();
     return 0;
