@@ -56,7 +56,9 @@ class Toolchain:
 
     def compile(self, source: Path, options: Sequence[str]) -> Path:
         """The object of `source`."""
-        headers = sorted(path for folder in (NATIVE, HERE) for path in folder.glob("*") if path.suffix in (".h", ".inl"))
+        headers = sorted(
+            path for folder in (NATIVE, HERE) for path in folder.glob("*") if path.suffix in (".h", ".inl")
+        )
         contents = b"".join(path.read_bytes() for path in (source, *headers))
         return self._make(f"{source.stem}.o", ["-c", *options], [source], contents)
 
