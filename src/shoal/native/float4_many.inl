@@ -14,7 +14,7 @@
 // Measured 2026-11-29 on 2 cores of a Zen 3 EPYC with AVX2, both threads, weights and activations prepared in the call:
 // 5120 -> 2304 at 12, 32, 128, 300 and 2,048 rows 168, 172, 173, 172 and 153 GOP/s; 2304 -> 5120 with a low digit in
 // 1.6 % of the inputs 127, 138 and 126 at 32, 128 and 300 rows. vpmaddwd with an addition runs at 2 * 157 GOP/s
-// there, and the tile without its float64 half at all of that. Reading all 2,048 rows for every tile of outputs gave 81 GOP/s.
+// there, and the tile without its float64 half at all of that. All 2,048 rows for every tile of outputs gave 81 GOP/s.
 #pragma once
 
 #include "float4_many_digits.inl"
