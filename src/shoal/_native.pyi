@@ -32,3 +32,33 @@ def split_mix(
     post: int,
     comb: int,
 ) -> None: ...
+
+class Kernels:
+    def __init__(self, isa: str, threads: int) -> None: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def calls(self) -> int: ...
+    def routed_experts(
+        self,
+        x_codes: int,
+        x_scales: int,
+        tokens: int,
+        dim: int,
+        inter: int,
+        limit: float,
+        matrices: list[int],
+        counts: list[int],
+        row_ids: int,
+        weights: int,
+        slots: int,
+        outputs: int,
+    ) -> None: ...
+    def sum_experts(
+        self, outputs: int, slots: int, shared: int, tokens: int, active: int, dim: int, y: int
+    ) -> None: ...
+    def swiglu_q8(
+        self, gate: int, up: int, rows: int, inter: int, weights: int, limit: float, codes: int, scales: int
+    ) -> None: ...
