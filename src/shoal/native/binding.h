@@ -40,6 +40,8 @@ struct Kernels {
 
 void bind_linear(nb::class_<Kernels>& kernels);
 void bind_experts(nb::class_<Kernels>& kernels);
+void bind_float4_linear(nb::class_<Kernels>& kernels);
 void bind_attention(nb::class_<Kernels>& kernels);
 void bind_indexer(nb::class_<Kernels>& kernels);
 void bind_elementwise(nb::class_<Kernels>& kernels);
+void bind_stages(nb::class_<Kernels>& kernels);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "exp.inl"
-#include "quantize_q8.inl"
+#include "quantize.inl"
 
 namespace {
 
@@ -28,7 +28,7 @@ inline Floats swiglu_lanes(const SwigluRow& row, size_t k) {
 inline void swiglu_block(const SwigluRow& row, size_t k, uint8_t* codes, uint8_t* scale) {
     uint16_t hidden[kGroup];
     for (size_t part = 0; part < kGroup; part += kLanes) store_bf16(hidden + part, swiglu_lanes(row, k + part));
-    quantize_q8(hidden, codes, scale, 1, kGroup);
+    q8_group(hidden, codes, scale);
     // The quantiser takes finite values; anything else is a NaN scale.
     uint16_t largest = 0;
     for (size_t i = 0; i < kGroup; ++i) largest = (hidden[i] & 0x7fff) > largest ? hidden[i] & 0x7fff : largest;

@@ -1,6 +1,7 @@
 """The experts operators of `Kernels`: routed experts of a step, their sum, and SwiGLU with its quantiser."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Protocol
 
 import torch
@@ -8,6 +9,7 @@ from jaxtyping import BFloat16, Float32, Int32
 from torch import Tensor
 
 import shoal._native as native
+from shoal.ops.addresses import address, empty_quantized, quantized_addresses
 from shoal.ops.quantize import Q8, Quantized
 from shoal.ops.weights import BLOCK, BlockScaledWeight, Float4Weight
 
@@ -50,26 +52,18 @@ class ExpertsKernels:
             ("weights", weights, torch.float32),
             ("slots", slots, torch.int32),
         ):
-            assert tensor.dtype == dtype and tensor.shape == (rows,) and tensor.is_contiguous(), (name, tensor.shape)
+            assert tensor.dtype == dtype and tensor.shape == (rows,), (name, tensor.dtype, tensor.shape)
         outputs = torch.empty((rows, dim), dtype=torch.bfloat16)
-        if rows == 0:
-            return outputs
-        inter = experts[0].w1.codes.shape[0]
-        x_codes, x_scales = x.codes.contiguous(), x.scales.contiguous()
-        self.native.routed_experts(
-            x_codes.data_ptr(),
-            x_scales.data_ptr(),
-            tokens,
-            dim,
-            inter,
-            limit,
-            [address for expert in experts for address in _addresses(expert, dim, inter)],
-            list(counts),
-            row_ids.data_ptr(),
-            weights.data_ptr(),
-            slots.data_ptr(),
-            outputs.data_ptr(),
-        )
+        if rows:
+            inter = experts[0].w1.codes.shape[0]
+            # Row ids, weights and slots are 4 bytes each.
+            starts = [4 * start for start in accumulate(counts, initial=0)]
+            first = address(row_ids), address(weights), address(slots)
+            listed = [
+                (*_matrices(expert, dim, inter), count, *(base + start for base in first))
+                for expert, count, start in zip(experts, counts, starts, strict=False)
+            ]
+            self.native.routed_experts(*quantized_addresses(x), tokens, dim, inter, limit, listed, address(outputs))
         return outputs
 
     def sum_experts(
@@ -80,15 +74,10 @@ class ExpertsKernels:
     ) -> BFloat16[Tensor, "tokens dim"]:
         """bf16(0 + Σ outputs[slots[t, i]] + shared[t]) in float32 and in that order: slots ascend by expert id."""
         (tokens, active), dim = slots.shape, outputs.shape[1]
-        assert outputs.dtype == torch.bfloat16 and outputs.is_contiguous(), (outputs.dtype, outputs.shape)
-        assert slots.dtype == torch.int32, slots.dtype
+        assert outputs.dtype == torch.bfloat16 and slots.dtype == torch.int32, (outputs.dtype, slots.dtype)
         assert shared is None or (shared.dtype == torch.bfloat16 and shared.shape == (tokens, dim)), shared
-        slots, shared = slots.contiguous(), None if shared is None else shared.contiguous()
         y = torch.empty((tokens, dim), dtype=torch.bfloat16)
-        shared_address = 0 if shared is None else shared.data_ptr()
-        self.native.sum_experts(
-            outputs.data_ptr(), slots.data_ptr(), shared_address, tokens, active, dim, y.data_ptr()
-        )
+        self.native.sum_experts(address(outputs), address(slots), address(shared), tokens, active, dim, address(y))
         return y
 
     def swiglu_q8(
@@ -103,35 +92,18 @@ class ExpertsKernels:
         rows, inter = gate.shape
         assert inter % Q8.group == 0, inter
         assert weights is None or (weights.dtype == torch.float32 and weights.shape == (rows,)), weights
-        gate, up = gate.contiguous(), up.contiguous()
-        weights = None if weights is None else weights.contiguous()
-        codes = torch.empty((rows, inter), dtype=torch.uint8)
-        scales = torch.empty((rows, Q8.scale_bytes(inter)), dtype=torch.uint8)
+        result = empty_quantized(Q8, rows, inter)
         self.native.swiglu_q8(
-            gate.data_ptr(),
-            up.data_ptr(),
-            rows,
-            inter,
-            0 if weights is None else weights.data_ptr(),
-            limit,
-            codes.data_ptr(),
-            scales.data_ptr(),
+            address(gate), address(up), rows, inter, address(weights), limit, *quantized_addresses(result)
         )
-        return Quantized(codes, scales, Q8)
+        return result
 
 
-def _addresses(expert: ExpertMatrices, dim: int, inter: int) -> tuple[int, ...]:
-    w1, w2, w3 = expert.w1, expert.w2, expert.w3
-    return (
-        *_matrix_addresses(w1, inter, dim),
-        *_matrix_addresses(w2, dim, inter),
-        *_matrix_addresses(w3, inter, dim),
-    )
-
-
-def _matrix_addresses(weight: BlockScaledWeight, outputs: int, inputs: int) -> tuple[int, int]:
-    codes, scales = weight.codes, weight.scales
-    assert isinstance(weight, Float4Weight), type(weight)
-    assert codes.shape == (outputs, inputs // 2) and codes.is_contiguous(), (codes.shape, outputs, inputs)
-    assert scales.shape == (outputs, inputs // BLOCK) and scales.is_contiguous(), (scales.shape, outputs, inputs)
-    return codes.data_ptr(), scales.data_ptr()
+def _matrices(expert: ExpertMatrices, dim: int, inter: int) -> tuple[int, ...]:
+    """Addresses of codes and scales of w1, w2 and w3."""
+    shapes = (expert.w1, inter, dim), (expert.w2, dim, inter), (expert.w3, inter, dim)
+    for weight, outputs, inputs in shapes:
+        assert isinstance(weight, Float4Weight), type(weight)
+        assert weight.codes.shape == (outputs, inputs // 2), (weight.codes.shape, outputs, inputs)
+        assert weight.scales.shape == (outputs, inputs // BLOCK), (weight.scales.shape, outputs, inputs)
+    return tuple(address(part) for weight, _, _ in shapes for part in (weight.codes, weight.scales))
