@@ -2,12 +2,14 @@
 //
 // Routed experts of a step in one call: digits of the tokens once, then pieces of w1 and w3 of all experts, a barrier,
 // SwiGLU and Q8 row by row, a barrier, pieces of w2. A piece is a range of outputs of one matrix for all rows of its
-// expert, so every byte of an expert is read once. Orders of sums: float4_group.inl.
+// expert, so every byte of an expert is read once. Up to kFewRows rows go by float4_few.inl, more by float4_many.inl;
+// orders of sums: float4_group.inl.
 //
 // No std templates here: the linker may keep one copy of a shared inline function, built for the wrong processor.
 #include "experts.h"
 
 #include "float4_few.inl"
+#include "float4_many.inl"
 #include "kernels.h"
 #include "parallel.inl"
 #include "swiglu.inl"
@@ -15,7 +17,7 @@
 namespace {
 
 // Codes of a piece: long enough to stream, short enough to share.
-constexpr size_t kPieceBytes = 196608;
+constexpr size_t kPieceBytes = 196608, kPieceUnit = 32;
 // Rows of the experts that are worked on between two barriers; an expert is never divided.
 constexpr size_t kWaveRows = 2048;
 constexpr size_t kColumns = 512;
@@ -24,8 +26,8 @@ constexpr uint16_t kNanBf16 = 0x7fc0;
 inline size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 
 inline size_t piece_outputs(size_t inputs) {
-    const size_t outputs = kPieceBytes / (inputs / 2) / kTileOutputs * kTileOutputs;
-    return outputs ? outputs : kTileOutputs;
+    const size_t outputs = kPieceBytes / (inputs / 2) / kPieceUnit * kPieceUnit;
+    return outputs ? outputs : kPieceUnit;
 }
 
 // Where the rows of experts [begin, end) are, one after another in the buffers of a wave.
@@ -42,7 +44,16 @@ struct Hidden {
     uint8_t* nan;
 };
 
-// Digits and NaN of the tokens that some expert takes.
+inline bool is_few(const ShoalExpert& expert) { return expert.rows <= kFewRows; }
+
+// Of the experts of a wave that have many rows: their inputs and hidden rows, and memory for each worker.
+struct ManyRows {
+    many::Rows *inputs, *hidden;
+    uint8_t* work;
+    size_t work_bytes;
+};
+
+// Digits and NaN of the tokens that some expert of few rows takes.
 struct Tokens {
     const uint32_t* place;
     DigitGroup* digits;
@@ -50,56 +61,57 @@ struct Tokens {
     size_t groups;
 };
 
-inline void few_piece(FewTask& task, ShoalFloat4 weight, size_t inputs, size_t outputs, size_t piece) {
-    const size_t length = piece_outputs(inputs);
-    task.codes = weight.codes;
-    task.scales = weight.scales;
-    task.inputs = inputs;
-    task.begin = piece * length;
-    task.end = task.begin + length < outputs ? task.begin + length : outputs;
+// Outputs [begin, end) of a matrix.
+struct Piece {
+    size_t begin, end;
+};
+
+inline Piece piece_of(size_t inputs, size_t outputs, size_t index) {
+    const size_t length = piece_outputs(inputs), begin = index * length;
+    return {begin, begin + length < outputs ? begin + length : outputs};
 }
 
-// A piece for all rows of an expert, kFewRows at a time within a tile of outputs, whose codes then stay in cache.
+// row_of(row, &x, &y) tells where the digits of a row are and where its outputs go.
 template <typename RowOf>
-void few_rows(FewTask task, size_t rows, const RowOf& row_of) {
-    const size_t begin = task.begin, end = task.end, tile = rows <= kFewRows ? end - begin : kTileOutputs;
-    for (task.begin = begin; task.begin < end; task.begin = task.end) {
-        task.end = task.begin + tile < end ? task.begin + tile : end;
-        for (size_t row = 0; row < rows; row += task.rows) {
-            task.rows = rows - row < kFewRows ? rows - row : kFewRows;
-            for (size_t i = 0; i < task.rows; ++i) row_of(row + i, &task.x[i], &task.y[i]);
-            few_outputs(task);
-        }
-    }
+void few_rows(ShoalFloat4 weight, size_t inputs, Piece piece, size_t rows, const RowOf& row_of) {
+    FewTask task = {weight.codes, weight.scales, inputs, piece.begin, piece.end, rows, {}, {}};
+    for (size_t row = 0; row < rows; ++row) row_of(row, &task.x[row], &task.y[row]);
+    if (rows) few_outputs(task);
 }
 
-void gate_and_up(const ShoalExperts* p, const Tokens& tokens, const Wave& wave, const Hidden& hidden, ShoalPool* pool) {
+void gate_and_up(const ShoalExperts* p, const Tokens& tokens, const Wave& wave, const Hidden& hidden,
+                 const ManyRows& many_rows, ShoalPool* pool) {
     const size_t pieces = divide_up(p->inter, piece_outputs(p->dim));
-    parallel(pool, wave.count * 2 * pieces, [&](size_t index, size_t) {
+    parallel(pool, wave.count * 2 * pieces, [&](size_t index, size_t worker) {
         const size_t e = index / (2 * pieces);
         const bool is_up = index / pieces % 2;
         const ShoalExpert& expert = wave.experts[e];
-        FewTask task;
-        few_piece(task, is_up ? expert.w3 : expert.w1, p->dim, p->inter, index % pieces);
+        const ShoalFloat4 weight = is_up ? expert.w3 : expert.w1;
+        const Piece piece = piece_of(p->dim, p->inter, index % pieces);
         uint16_t* y = (is_up ? hidden.up : hidden.gate) + wave.first_row[e] * p->inter;
-        few_rows(task, expert.rows, [&](size_t row, const DigitGroup** x, uint16_t** out) {
+        if (!is_few(expert))
+            return many::multiply(many_rows.inputs[e], weight, piece.begin, piece.end, {y, p->inter, nullptr},
+                                  many_rows.work + worker * many_rows.work_bytes);
+        few_rows(weight, p->dim, piece, expert.rows, [&](size_t row, const DigitGroup** x, uint16_t** out) {
             *x = tokens.digits + tokens.place[expert.row_ids[row]] * tokens.groups;
             *out = y + row * p->inter;
         });
     });
 }
 
-void activate(const ShoalExperts* p, const Tokens& tokens, const Wave& wave, const Hidden& hidden, ShoalPool* pool) {
+void activate(const ShoalExperts* p, const Tokens& tokens, const Wave& wave, const Hidden& hidden,
+              const ManyRows& many_rows, ShoalPool* pool) {
     const size_t groups = digit_groups(p->inter), blocks = p->inter / kFloat4Block;
     Scratch scratch(pool);
     const size_t threads = shoal_pool_threads(pool);
     uint8_t *codes = scratch.take<uint8_t>(threads * p->inter), *scales = scratch.take<uint8_t>(threads * blocks);
     parallel(pool, wave.rows, [&](size_t row, size_t worker) {
-        const ShoalExpert& expert = wave.experts[wave.expert_of[row]];
-        const size_t own = row - wave.first_row[wave.expert_of[row]];
+        const size_t e = wave.expert_of[row], own = row - wave.first_row[e];
+        const ShoalExpert& expert = wave.experts[e];
         const SwigluRow in = {hidden.gate + row * p->inter, hidden.up + row * p->inter, expert.weights + own, p->limit};
         uint8_t *row_codes = codes + worker * p->inter, *row_scales = scales + worker * blocks;
         for (size_t b = 0; b < blocks; ++b) swiglu_block(in, b * kFloat4Block, row_codes + b * kFloat4Block, row_scales + b);
+        if (!is_few(expert)) return many::prepare_row(many_rows.hidden[e], own, row_codes, row_scales);
         hidden.nan[row] = tokens.nan[expert.row_ids[own]] || holds_nan(row_codes, row_scales, p->inter);
         prepare_digits(row_codes, row_scales, p->inter, hidden.digits + row * groups);
     });
@@ -109,21 +121,47 @@ inline void fill_nan(uint16_t* y, size_t count) {
     for (size_t i = 0; i < count; ++i) y[i] = kNanBf16;
 }
 
-void down(const ShoalExperts* p, const Wave& wave, const Hidden& hidden, ShoalPool* pool) {
+void down(const ShoalExperts* p, const Wave& wave, const Hidden& hidden, const ManyRows& many_rows, ShoalPool* pool) {
     const size_t groups = digit_groups(p->inter), pieces = divide_up(p->dim, piece_outputs(p->inter));
-    parallel(pool, wave.count * pieces, [&](size_t index, size_t) {
+    parallel(pool, wave.count * pieces, [&](size_t index, size_t worker) {
         const size_t e = index / pieces, first = wave.first_row[e];
         const ShoalExpert& expert = wave.experts[e];
-        FewTask task;
-        few_piece(task, expert.w2, p->inter, p->dim, index % pieces);
-        const size_t begin = task.begin, outputs = task.end - task.begin;
-        few_rows(task, expert.rows, [&](size_t row, const DigitGroup** x, uint16_t** out) {
+        const Piece piece = piece_of(p->inter, p->dim, index % pieces);
+        if (!is_few(expert))
+            return many::multiply(many_rows.hidden[e], expert.w2, piece.begin, piece.end, {p->outputs, p->dim, expert.slots},
+                                  many_rows.work + worker * many_rows.work_bytes);
+        few_rows(expert.w2, p->inter, piece, expert.rows, [&](size_t row, const DigitGroup** x, uint16_t** out) {
             *x = hidden.digits + (first + row) * groups;
             *out = p->outputs + expert.slots[row] * p->dim;
         });
         for (size_t row = 0; row < expert.rows; ++row)
-            if (hidden.nan[first + row]) fill_nan(p->outputs + expert.slots[row] * p->dim + begin, outputs);
+            if (hidden.nan[first + row])
+                fill_nan(p->outputs + expert.slots[row] * p->dim + piece.begin, piece.end - piece.begin);
     });
+}
+
+// Lays out what the experts of many rows need and prepares their inputs.
+ManyRows prepare_many(const ShoalExperts* p, const Wave& wave, Scratch* scratch, ShoalPool* pool) {
+    const size_t widest = p->dim > p->inter ? p->dim : p->inter, blocks = p->dim / kFloat4Block;
+    ManyRows rows = {scratch->take<many::Rows>(wave.count), scratch->take<many::Rows>(wave.count), nullptr, 0};
+    bool any = false;
+    for (size_t e = 0; e < wave.count; ++e) {
+        const size_t count = wave.experts[e].rows;
+        if (is_few(wave.experts[e])) continue;
+        any = true;
+        rows.inputs[e] = many::rows_at(scratch->take<uint8_t>(many::rows_bytes(count, p->dim)), count, p->dim);
+        rows.hidden[e] = many::rows_at(scratch->take<uint8_t>(many::rows_bytes(count, p->inter)), count, p->inter);
+    }
+    if (!any) return rows;
+    rows.work_bytes = many::work_bytes(widest);
+    rows.work = scratch->take<uint8_t>(rows.work_bytes * shoal_pool_threads(pool));
+    parallel(pool, wave.rows, [&](size_t row, size_t) {
+        const size_t e = wave.expert_of[row], own = row - wave.first_row[e];
+        if (is_few(wave.experts[e])) return;
+        const size_t token = wave.experts[e].row_ids[own];
+        many::prepare_row(rows.inputs[e], own, p->x_codes + token * p->dim, p->x_scales + token * blocks);
+    });
+    return rows;
 }
 
 void run_wave(const ShoalExperts* p, const Tokens& tokens, const ShoalExpert* experts, size_t count, size_t rows,
@@ -139,9 +177,10 @@ void run_wave(const ShoalExperts* p, const Tokens& tokens, const ShoalExpert* ex
     const Wave wave = {experts, count, rows, first_row, expert_of};
     const Hidden hidden = {scratch.take<uint16_t>(rows * p->inter), scratch.take<uint16_t>(rows * p->inter),
                            scratch.take<DigitGroup>(rows * digit_groups(p->inter)), scratch.take<uint8_t>(rows)};
-    gate_and_up(p, tokens, wave, hidden, pool);
-    activate(p, tokens, wave, hidden, pool);
-    down(p, wave, hidden, pool);
+    const ManyRows many_rows = prepare_many(p, wave, &scratch, pool);
+    gate_and_up(p, tokens, wave, hidden, many_rows, pool);
+    activate(p, tokens, wave, hidden, many_rows, pool);
+    down(p, wave, hidden, many_rows, pool);
 }
 
 }  // namespace
@@ -154,7 +193,7 @@ void SHOAL_NAME(routed_experts)(const ShoalExperts* p, ShoalPool* pool) {
     for (size_t t = 0; t < p->tokens; ++t) place[t] = absent;
     uint32_t found = 0;
     for (size_t e = 0; e < p->count; ++e)
-        for (size_t i = 0; i < p->experts[e].rows; ++i) {
+        for (size_t i = 0; i < p->experts[e].rows && is_few(p->experts[e]); ++i) {
             const uint32_t token = p->experts[e].row_ids[i];
             if (place[token] != absent) continue;
             place[token] = found;

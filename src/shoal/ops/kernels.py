@@ -12,6 +12,7 @@ import shoal._native as native
 from shoal.errors import OptionError
 from shoal.ops.attention_kernels import AttentionKernels
 from shoal.ops.elementwise_kernels import EXP, SIGMOID, SILU, SOFTPLUS, ElementwiseKernels
+from shoal.ops.experts_kernels import ExpertsKernels
 from shoal.ops.indexer_kernels import IndexerKernels
 from shoal.ops.linear_kernels import LinearKernels
 from shoal.ops.float4_linear_kernels import Float4LinearKernels
@@ -26,7 +27,7 @@ def available_isas() -> tuple[str, ...]:
     return tuple(native.isas())
 
 
-class Kernels(ElementwiseKernels, LinearKernels, AttentionKernels, IndexerKernels, Float4LinearKernels):
+class Kernels(ElementwiseKernels, LinearKernels, AttentionKernels, IndexerKernels, Float4LinearKernels, ExpertsKernels):
     """The kernels of `isa`, the best one there is unless named, on `threads` of their own.
 
     Raises OptionError for an instruction set that the machine lacks.
