@@ -13,7 +13,8 @@ from torch import Tensor
 from shoal.ops import sparse_attention as sparse_attention_module
 from shoal.ops.kernels import Kernels, available_isas
 from shoal.ops.quantize import Quantized, quantize_q4c, quantize_q8_torch
-from shoal.ops.rope import Rotation, rope_frequencies, rotation_at
+from shoal.ops.rope import rope_frequencies, rotation_at
+from shoal.ops.rotation import Rotation
 from shoal.ops.sparse_attention import (
     COLUMNS_AT_ONCE,
     SelectedEntries,
