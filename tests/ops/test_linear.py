@@ -178,11 +178,12 @@ def test_float_products_of_any_width_are_near_wide(
     assert within_the_order(found, wanted, x, precise, FLOAT32_ROUNDING)
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 3), (245, 255), (0, 255)])
+# Scaled inputs lose bits from (52, 56) down and overflow from (180, 187) up, where results are still numbers.
+@pytest.mark.parametrize(("low", "high"), [(0, 3), (52, 56), (180, 187), (245, 255), (0, 255)])
 def test_scales_at_the_ends_give_one_row_what_they_give_many(
     kernels: Kernels, low: int, high: int, generator: torch.Generator
 ) -> None:
-    x, weight = input_of(generator, 7, 96, low, high), weight_of(generator, 40, 96, low, high)
+    x, weight = input_of(generator, 7, 640, low, high), weight_of(generator, 40, 640, low, high)
     found = kernels.float8_linear(x, weight)
     assert same(found, torch.cat([kernels.float8_linear(x[row : row + 1], weight) for row in range(7)]))
     assert same(found, Kernels().float8_linear(x, weight))

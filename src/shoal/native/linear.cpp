@@ -2,8 +2,8 @@
 //
 // A product is a sum of sixteen lanes: element k goes to lane k mod 16, k ascending, added by a fused multiply-add in
 // float32; lane i then takes lane i + 8, i + 4, i + 2, i + 1. With an E4M3 weight w of scale s the factors are w / 256
-// and x' = (x * 2^(s - 127)) * 256: x is multiplied once for 32 outputs, a weight never. One row streams the weights past
-// its lanes (linear_few.inl), many rows share a decoded tile (linear_many.inl); both give the same bits.
+// and x' = (x * 2^(s - 127)) * 256: x is multiplied once for 32 outputs, a weight never. One row streams the weights
+// past its lanes (linear_few.inl), many rows share a decoded tile (linear_many.inl); both give the same bits.
 //
 // Measured 2026-11-29, two threads, AVX2, against a probe of 18 GB/s: FP8 one row 0.87 of it at 1280x5120, 0.90 at
 // 5120x8192, 0.68 at 32768x1280; bf16 head 0.95; float32 mixes 0.87; FP8 128 rows 106 GFLOP/s, 2,048 rows 100
