@@ -9,7 +9,7 @@ namespace {
 constexpr float kE4m3Unit = 256.0f;
 constexpr size_t kGroup = 32;
 
-// `groups` pieces of `inputs` a row, each arranged on its own. Every value is a multiple of 2^lowest below 2^highest in magnitude.
+// Rows `stride` apart. Every value is a multiple of 2^lowest and below 2^highest in magnitude, or not finite.
 struct Inputs {
     float* values;
     size_t rows, inputs, stride;

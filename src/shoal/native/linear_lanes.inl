@@ -1,7 +1,7 @@
 // The sixteen lanes of a dot product as the linear operators hold them: kParts registers of kPartLanes lanes.
 //
-// On AVX2 one register holds the even lanes and one the odd ones: 8- and 16-bit weights come out of words with shifts and
-// masks, without a shuffle. Inputs are stored in that order too ("arranged"). Elsewhere a part is all of `Floats`.
+// On AVX2 one register holds the even lanes and one the odd ones: 8- and 16-bit weights come out of words with shifts
+// and masks, without a shuffle. Inputs are stored in that order too ("arranged"). Elsewhere a part is all of `Floats`.
 #pragma once
 
 #include "lanes.h"

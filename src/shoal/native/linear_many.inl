@@ -14,17 +14,10 @@ constexpr size_t kRowsAtOnce = 3;
 #else
 constexpr size_t kRowsAtOnce = 1;
 #endif
-// Elements of the decoded tile, 16 KiB of float32; its outputs by its columns.
-constexpr size_t kPanelElements = 4096;
-#ifndef PANEL
-#define PANEL 16
-#endif
-constexpr size_t kPanelOutputs = PANEL, kPanelColumns = kPanelElements / kPanelOutputs;
+// The decoded part of a tile, 16 KiB of float32: its outputs by its columns.
+constexpr size_t kPanelOutputs = 8, kPanelColumns = 512, kPanelElements = kPanelOutputs * kPanelColumns;
 // Rows whose accumulators, 2 KiB a row, stay in second-level cache beside a block of inputs.
-#ifndef ROWBLOCK
-#define ROWBLOCK 66
-#endif
-constexpr size_t kRowBlock = ROWBLOCK;
+constexpr size_t kRowBlock = 66;
 
 struct Room {
     float *scaled, *panel, *sums;
@@ -32,8 +25,7 @@ struct Room {
 
 // Four outputs by `steps` times sixteen inputs: [part][step][output][lane].
 template <typename Kind>
-inline void decode_panel(const uint8_t* const* rows, const uint8_t* scales, size_t columns, size_t row_left,
-                         float* panel) {
+inline void decode_panel(const uint8_t* const* rows, const uint8_t* scales, size_t columns, float* panel) {
     constexpr size_t kStride = kOutputsAtOnce * kPartLanes;
     const size_t steps = padded(columns) / kLanes;
     for (size_t k = 0; k < columns; k += Kind::kStep) {
@@ -46,7 +38,7 @@ inline void decode_panel(const uint8_t* const* rows, const uint8_t* scales, size
                 Kind::decode(p, w);
             else
                 decode_tail<Kind>(p, columns - k, w);
-            __builtin_prefetch(p + row_left, 0, 2);
+            __builtin_prefetch(p + columns * Kind::kBytes, 0, 2);
             for (size_t part = 0; part < Kind::kStepParts; ++part) {
                 float* place = at_step + part / kParts * kStride + part % kParts * steps * kStride + i * kPartLanes;
                 store_part(place, scales ? multiply(w[part], scale) : w[part]);
@@ -125,9 +117,10 @@ void multiply_block(const Linear* linear, const Inputs* inputs, const Piece* pie
             for (size_t i = 0; i < kOutputsAtOnce; ++i) {
                 // Beyond the last output its weights again, for sums that nobody reads.
                 const size_t output = piece->begin + four + i;
-                rows[i] = linear->weight + (output < piece->end ? output : piece->end - 1) * row_bytes + k * Kind::kBytes;
+                const size_t held = output < piece->end ? output : piece->end - 1;
+                rows[i] = linear->weight + held * row_bytes + k * Kind::kBytes;
             }
-            decode_panel<Kind>(rows, scales ? scales + k / kTile : nullptr, columns, columns * Kind::kBytes,
+            decode_panel<Kind>(rows, scales ? scales + k / kTile : nullptr, columns,
                                room->panel + (four - panel) * steps * kLanes);
         }
         for (size_t row = piece->row_begin; row < piece->row_end; row += kRowsAtOnce)
@@ -144,7 +137,8 @@ void put_sums(const Linear* linear, const Piece* piece, const Room* room) {
         const size_t part_stride = rows_of_group(piece, group) * kOutputsAtOnce * kPartLanes;
         for (size_t output = 0; output < piece->end - piece->begin; ++output) {
             const size_t i = output % kOutputsAtOnce;
-            const float* at = sums_of(piece, group, output - i, room->sums) + (within * kOutputsAtOnce + i) * kPartLanes;
+            const float* four = sums_of(piece, group, output - i, room->sums);
+            const float* at = four + (within * kOutputsAtOnce + i) * kPartLanes;
             Part parts[kParts];
             for (size_t part = 0; part < kParts; ++part) parts[part] = load_part_of(at + part * part_stride);
             put(linear, row, piece->begin + output, sum_parts(parts));

@@ -1,7 +1,7 @@
 """Dense products x·Wᵀ on the native kernels, for tensors.
 
-Element k of a product goes to lane k mod 16, added by a fused multiply-add in float32; the lanes are then added as a tree
-(i and i + 8, then 4, 2, 1). So a row has the same bits alone and in company, on any instruction set and threads.
+Element k of a product goes to lane k mod 16, added by a fused multiply-add in float32; the lanes are then added as a
+tree (i and i + 8, then 4, 2, 1). So a row has the same bits alone and in company, on any instruction set and threads.
 """
 
 from collections.abc import Sequence
@@ -66,9 +66,10 @@ class LinearKernels:
         assert x.dtype == weight.dtype == torch.bfloat16 and x.shape[1:] == weight.shape[1:], (x.shape, weight.shape)
         assert dtype in (torch.bfloat16, torch.float32), dtype
         x, weight = x.contiguous(), weight.contiguous()
-        y = torch.empty((x.shape[0], weight.shape[0]), dtype=dtype)
+        (rows, inputs), outputs = x.shape, weight.shape[0]
+        y = torch.empty((rows, outputs), dtype=dtype)
         y_float, y_bf16 = (y.data_ptr(), 0) if dtype == torch.float32 else (0, y.data_ptr())
-        self.native.bf16_linear(x.data_ptr(), weight.data_ptr(), y_float, y_bf16, *y.shape, x.shape[1])
+        self.native.bf16_linear(x.data_ptr(), weight.data_ptr(), y_float, y_bf16, rows, outputs, inputs)
         return y
 
     def float32_linear(
@@ -78,9 +79,10 @@ class LinearKernels:
         assert x.dtype == torch.bfloat16 and weight.dtype == torch.float32, (x.dtype, weight.dtype)
         assert x.shape[1:] == weight.shape[1:], (x.shape, weight.shape)
         x, weight = x.contiguous(), weight.contiguous()
-        y, mean_square = torch.empty((x.shape[0], weight.shape[0])), torch.empty(x.shape[0])
+        (rows, inputs), outputs = x.shape, weight.shape[0]
+        y, mean_square = torch.empty((rows, outputs)), torch.empty(rows)
         self.native.float32_linear(
-            x.data_ptr(), weight.data_ptr(), y.data_ptr(), mean_square.data_ptr(), *y.shape, x.shape[1]
+            x.data_ptr(), weight.data_ptr(), y.data_ptr(), mean_square.data_ptr(), rows, outputs, inputs
         )
         return y, mean_square
 

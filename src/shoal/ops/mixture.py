@@ -135,7 +135,7 @@ def _apply_native(
     outputs: BFloat16[Tensor, "pairs dim"],
     kernels: Kernels,
 ) -> None:
-    tokens, slots = dispatch.tokens.to(torch.uint32), torch.arange(outputs.shape[0], dtype=torch.uint32)
+    tokens, slots = dispatch.tokens.int(), torch.arange(outputs.shape[0], dtype=torch.int32)
     first = [address(part) for part in (tokens, dispatch.weights, slots)]
     places = {expert_id: place for place, expert_id in enumerate(dispatch.expert_ids)}
     experts = []
@@ -164,7 +164,7 @@ def _combine_native(
     w1, w2, w3 = shared.w1, shared.w2, shared.w3
     assert isinstance(w1, Float8Weight) and isinstance(w2, Float8Weight) and isinstance(w3, Float8Weight)
     y, returned = torch.empty((tokens, dim), dtype=torch.bfloat16), torch.empty_like(streams)
-    slots = dispatch.slots.to(torch.uint32)
+    slots = dispatch.slots.int()
     kernels.native.combine(
         *(*quantized_addresses(x), *float8_addresses(w1), *float8_addresses(w2), *float8_addresses(w3)),
         *(address(outputs), address(slots), tokens, slots.shape[1], dim, w1.codes.shape[0], limit),
