@@ -32,3 +32,10 @@ def split_mix(
     post: int,
     comb: int,
 ) -> None: ...
+
+class Kernels:
+    isa: str
+    threads: int
+    calls: int
+    def __init__(self, isa: str, threads: int) -> None: ...
+    def stream_read(self, base: int, starts: int, count: int, nbytes: int) -> int: ...

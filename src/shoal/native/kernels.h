@@ -14,6 +14,7 @@
 #include "linear.h"
 #include "names.h"
 #include "pool.h"
+#include "probe.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,12 +44,13 @@ typedef struct ShoalMix {
 } ShoalMix;
 
 // Every operator of every family. Compiled per instruction set as SHOAL_NAME(operator).
-#define SHOAL_OPERATORS(X)       \
-    SHOAL_LINEAR_OPERATORS(X)    \
-    SHOAL_EXPERTS_OPERATORS(X)   \
-    SHOAL_ATTENTION_OPERATORS(X) \
-    SHOAL_INDEXER_OPERATORS(X)   \
-    SHOAL_ELEMENTWISE_OPERATORS(X)
+#define SHOAL_OPERATORS(X)         \
+    SHOAL_LINEAR_OPERATORS(X)      \
+    SHOAL_EXPERTS_OPERATORS(X)     \
+    SHOAL_ATTENTION_OPERATORS(X)   \
+    SHOAL_INDEXER_OPERATORS(X)     \
+    SHOAL_ELEMENTWISE_OPERATORS(X) \
+    SHOAL_PROBE_OPERATORS(X)
 
 #if defined(SHOAL_ISA)
 #define SHOAL_DECLARE_OPERATOR(name, Parameters) void SHOAL_NAME(name)(const Parameters* p, ShoalPool* pool);

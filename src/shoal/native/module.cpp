@@ -114,4 +114,5 @@ NB_MODULE(_native, module) {
     bind_attention(kernels);
     bind_indexer(kernels);
     bind_elementwise(kernels);
+    bind_probe(kernels);
 }

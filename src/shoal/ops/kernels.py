@@ -10,6 +10,7 @@ from torch import Tensor
 
 import shoal._native as native
 from shoal.errors import OptionError
+from shoal.ops.probe_kernels import ProbeKernels
 from shoal.ops.quantize import Q8, Quantized
 from shoal.ops.weights import BlockScaledWeight, Float4Weight
 
@@ -22,14 +23,15 @@ def available_isas() -> tuple[str, ...]:
     return tuple(native.isas())
 
 
-class Kernels:
+class Kernels(ProbeKernels):
     """The kernels of `isa`, the best one there is unless named. Raises OptionError for one the machine lacks."""
 
-    def __init__(self, isa: str | None = None) -> None:
+    def __init__(self, isa: str | None = None, threads: int = 1) -> None:
         available = available_isas()
         if isa is not None and isa not in available:
             raise OptionError(f"instruction set `{isa}` is not one of {', '.join(available)} on this machine")
         self.isa = isa or available[0]
+        self.native = native.Kernels(self.isa, threads)
 
     def quantize_q8(self, x: BFloat16[Tensor, "*rows columns"]) -> Quantized:
         """`quantize_q8_torch`, for finite x whose columns are a multiple of 32."""
