@@ -6,7 +6,6 @@
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
 #include <ggml.h>
-#include <repack.h>
 
 #include <cstring>
 #include <memory>
@@ -41,6 +40,16 @@ ggml_context* new_context(size_t tensors) {
     return ggml_init({tensors * ggml_tensor_overhead() + ggml_graph_overhead(), nullptr, true});
 }
 
+// The buffer type whose weights are repacked for this processor; NULL where the build has none.
+ggml_backend_buffer_type_t repacking_type(ggml_backend_t backend) {
+    ggml_backend_dev_t device = ggml_backend_get_device(backend);
+    const auto extra = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
+        ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts"));
+    for (ggml_backend_buffer_type_t* type = extra ? extra(device) : nullptr; type && *type; ++type)
+        if (!std::strcmp(ggml_backend_buft_name(*type), "CPU_REPACK")) return *type;
+    return nullptr;
+}
+
 void fill(ggml_tensor* weight, uint32_t seed) {
     std::vector<uint8_t> bytes(ggml_nbytes(weight));
     std::mt19937 random(seed);
@@ -58,6 +67,7 @@ extern "C" {
 
 // NULL when there is no memory, or with `repack` no such layout for this processor.
 Layer* peer_layer_create(size_t experts, size_t dim, size_t inter, int threads, int repack) {
+    ggml_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
     std::unique_ptr<Layer> layer(new Layer{experts, dim, inter});
     layer->backend = ggml_backend_cpu_init();
     ggml_threadpool_params params = ggml_threadpool_params_default(threads);
@@ -70,7 +80,7 @@ Layer* peer_layer_create(size_t experts, size_t dim, size_t inter, int threads, 
     layer->w3 = ggml_new_tensor_3d(layer->weights, GGML_TYPE_MXFP4, dim, inter, experts);
     layer->w2 = ggml_new_tensor_3d(layer->weights, GGML_TYPE_MXFP4, inter, dim, experts);
     ggml_backend_buffer_type_t type = ggml_backend_cpu_buffer_type();
-    if (repack) type = ggml_backend_cpu_repack_buffer_type();
+    if (repack) type = repacking_type(layer->backend);
     if (type) layer->weight_memory = ggml_backend_alloc_ctx_tensors_from_buft(layer->weights, type);
     // The repacking buffer leaves `extra` empty for a tensor it has no layout for.
     if (!layer->weight_memory || (repack && !layer->w1->extra)) return nullptr;
