@@ -14,7 +14,7 @@ from shoal.plan.memory_split import Workload, smallest_memory, split_memory
 from shoal.plan.stored import ENGRAM_PROJECTIONS, HEAD
 from shoal.plan.traffic import KV_CACHE, Traffic
 
-PROMPT_TOKENS, WARM_TOKENS = 16, 2
+PROMPT_TOKENS, WARM_TOKENS = 8, 2
 TOKEN, OTHER = "token", "the rest"
 PARTS = {
     "attention": (ATTENTION, KV_CACHE),

@@ -29,7 +29,7 @@ class Float8Linear1(Case):
     def set_up(self, bench: Workbench) -> None:
         bench.kernels(self.isa)
         self.x = {inputs: bench.quantized(1, inputs) for _, inputs in QUANTIZED.values()}
-        self.grouped_x = bench.activations(1, GROUPS * GROUP_INPUTS)
+        self.grouped_x = bench.activations(1, GROUPS, GROUP_INPUTS)
         self.layers = [self._layer(bench) for _ in range(LAYERS)]
         self.next = 0
 
@@ -48,7 +48,7 @@ class Float8Linear1(Case):
     def _run(self, kernels: Kernels, layer: dict[str, Float8Weight]) -> None:
         kernels.float8_linears(self.x[DIM], (layer["wq_a"], layer["wkv"]))
         kernels.float8_linear(self.x[LATENT], layer["wq_b"])
-        kernels.grouped_linear(self.grouped_x, layer["wo_a"], GROUPS)
+        kernels.grouped_linear(self.grouped_x, layer["wo_a"])
         kernels.float8_linear(self.x[8192], layer["wo_b"])
 
 
