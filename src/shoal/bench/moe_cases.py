@@ -89,7 +89,7 @@ class MoEChunk(Case):
         self.operations = 2.0 * self.tokens * ACTIVE * 3 * shape.dim * shape.inter
 
         def run() -> None:
-            kernels.sum_experts(run_routed(kernels, x, routing), routing.slots, None)
+            run_step(kernels, x, routing, None)
 
         return {"chunk": Sample([run], len(routing.experts) * shape.nbytes)}
 

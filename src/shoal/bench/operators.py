@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import BFloat16, Float32, Int64
+from jaxtyping import BFloat16, Float32, Int32, Int64
 from torch import Tensor
 
 from shoal.bench.region import ExpertRegion
@@ -31,45 +31,50 @@ class SharedExpert:
 
 
 @dataclass(frozen=True)
-class RoutedExpert:
-    """An expert with its rows: token numbers, router weights, and the output row of each."""
-
-    weights: ExpertWeights
-    row_ids: Int64[Tensor, "rows"]
-    row_weights: Float32[Tensor, "rows"]
-    slots: Int64[Tensor, "rows"]
-
-
-@dataclass(frozen=True)
 class Routing:
-    """The routed half of a step: experts in ascending id, and for every token its output rows in that order."""
+    """The routed half of a step, experts in ascending id.
 
-    experts: list[RoutedExpert]
-    slots: Int64[Tensor, "tokens active"]
+    The first `counts[0]` rows are the first expert's, and so on: token numbers, router weights, and where each row's
+    result goes. `token_slots` are a token's results in ascending expert id.
+    """
+
+    experts: list[ExpertWeights]
+    counts: list[int]
+    row_ids: Int32[Tensor, "rows"]
+    weights: Float32[Tensor, "rows"]
+    slots: Int32[Tensor, "rows"]
+    token_slots: Int32[Tensor, "tokens active"]
 
     @classmethod
     def draw(cls, region: ExpertRegion, picks: Int64[Tensor, "tokens active"], generator: torch.Generator) -> "Routing":
         """The step in which token t picks the experts `picks[t]`."""
-        picks = picks.sort(dim=1).values
         tokens, active = picks.shape
-        row_weights = torch.rand((tokens, active), generator=generator) / active
-        slots = torch.arange(tokens * active).view(tokens, active)
-        experts = []
-        for expert in picks.unique().tolist():
-            rows, columns = (picks == expert).nonzero(as_tuple=True)
-            chosen = rows, columns
-            experts.append(RoutedExpert(region.expert(expert), rows, row_weights[chosen], slots[chosen]))
-        return cls(experts, slots)
+        token_slots = torch.arange(tokens * active, dtype=torch.int32).view(tokens, active)
+        flat = picks.sort(dim=1).values.flatten()
+        slots = flat.sort(stable=True).indices
+        ids, counts = flat.unique(return_counts=True)
+        return cls(
+            [region.expert(expert) for expert in ids.tolist()],
+            counts.tolist(),
+            (slots // active).int(),
+            torch.rand(tokens * active, generator=generator) / active,
+            slots.int(),
+            token_slots,
+        )
 
 
-def run_routed(kernels: Kernels, x: Quantized, routing: Routing) -> BFloat16[Tensor, "slots dim"]:
+def run_routed(kernels: Kernels, x: Quantized, routing: Routing) -> BFloat16[Tensor, "rows dim"]:
     """Every expert applied to its rows."""
-    experts = [(each.weights, each.row_ids, each.row_weights, each.slots) for each in routing.experts]
-    return kernels.routed_experts(x, experts, routing.slots.numel(), LIMIT)
+    r = routing
+    return kernels.routed_experts(x, r.experts, r.counts, r.row_ids, r.weights, r.slots, LIMIT)
 
 
-def run_step(kernels: Kernels, x: Quantized, routing: Routing, shared: SharedExpert) -> BFloat16[Tensor, "tokens dim"]:
-    """The whole mixture: routed experts, the shared one, and their sum."""
-    gate, up = kernels.float8_linears(x, (shared.w1, shared.w3))
-    alone = kernels.float8_linear(kernels.swiglu_q8(gate, up, None, LIMIT), shared.w2)
-    return kernels.sum_experts(run_routed(kernels, x, routing), routing.slots, alone)
+def run_step(
+    kernels: Kernels, x: Quantized, routing: Routing, shared: SharedExpert | None
+) -> BFloat16[Tensor, "tokens dim"]:
+    """The whole mixture: routed experts, the shared one if given, and their sum."""
+    alone = None
+    if shared is not None:
+        gate, up = kernels.float8_linears(x, (shared.w1, shared.w3))
+        alone = kernels.float8_linear(kernels.swiglu_q8(gate, up, None, LIMIT), shared.w2)
+    return kernels.sum_experts(run_routed(kernels, x, routing), routing.token_slots, alone)
