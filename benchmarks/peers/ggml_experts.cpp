@@ -91,6 +91,9 @@ Layer* peer_layer_create(size_t experts, size_t dim, size_t inter, int threads, 
     return layer.release();
 }
 
+// Its threads spin for a while after a step; this sends them to sleep until the next one.
+void peer_layer_pause(Layer* layer) { ggml_threadpool_pause(layer->threadpool); }
+
 void peer_layer_free(Layer* layer) {
     ggml_backend_buffer_free(layer->weight_memory);
     ggml_free(layer->weights);

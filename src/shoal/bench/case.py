@@ -1,5 +1,6 @@
 """A figure to measure: operands are set up once, then every round draws fresh jobs and runs them beside the probe."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from shoal.bench.rounds import Job, Kept, Round, Timing, keep, timed
 from shoal.bench.workbench import Workbench
 
 MIN_ROUNDS, LONG_SECONDS = 5, 1.0
+SETTLE_SECONDS = 0.01
+"""Threads of torch and of peers go on spinning for some milliseconds after their work."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ def _measure(case: Case, bench: Workbench, rounds: int) -> Result:
     done = []
     for _ in range(rounds):
         samples = case.draw(bench)
+        time.sleep(SETTLE_SECONDS)
         rate, probe = bench.probe.run()
         done.append(Round(rate, probe.share, _run(samples, bench.threads)))
     return case.result(keep(done, bench.probe.best_rate), samples)

@@ -6,7 +6,7 @@ import torch
 
 from shoal.bench.case import Case, Sample
 from shoal.bench.workbench import Workbench
-from shoal.ops.quantize import Q4I, Quantized
+from shoal.ops.quantize import quantize_q4i
 
 KEYS, HEADS, DIM, SELECTED = 65_536, 32, 128, 512
 RUNS_A_SAMPLE = 4
@@ -18,7 +18,8 @@ class IndexScore(Case):
     name, unit = "index_score", "ns a key"
 
     def set_up(self, bench: Workbench) -> None:
-        self.q, self.keys = _random(bench, 1, HEADS, DIM), _random(bench, KEYS, DIM)
+        self.q = quantize_q4i(bench.activations(1, HEADS, DIM))
+        self.keys = quantize_q4i(bench.activations(KEYS, DIM))
         self.weights, self.visible = bench.activations(1, HEADS), torch.tensor([KEYS])
 
     def draw(self, bench: Workbench) -> Mapping[str, Sample]:
@@ -31,10 +32,3 @@ class IndexScore(Case):
 
     def value(self, seconds: Mapping[str, float], ratio: float) -> float:
         return seconds["select"] / KEYS * 1e9
-
-
-def _random(bench: Workbench, *shape: int) -> Quantized:
-    *rows, columns = shape
-    codes = torch.randint(0, 256, (*rows, columns // 2), dtype=torch.uint8, generator=bench.generator)
-    scales = torch.randint(122, 128, (*rows, columns // Q4I.group), dtype=torch.uint8, generator=bench.generator)
-    return Quantized(codes, scales, Q4I)

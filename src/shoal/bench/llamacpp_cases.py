@@ -37,6 +37,7 @@ class AgainstLlamaCpp(Against):
         self.version = peer_version(bench.peers) if bench.peers else ""
 
     def draw(self, bench: Workbench) -> Mapping[str, Sample]:
+        self.layer.pause()
         kernels, shoal, llamacpp = bench.kernels(), [], []
         for _ in range(self.steps):
             picks = self._picks(bench)

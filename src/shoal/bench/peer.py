@@ -32,6 +32,10 @@ class PeerLayer:
                 return cls(library, layer, shape, count, layout)
         raise NotMeasured(f"llama.cpp cannot take memory for {count} experts")
 
+    def pause(self) -> None:
+        """Stop its threads from waiting for the next step at full speed, until that comes."""
+        self.library.peer_layer_pause(self._layer)
+
     def close(self) -> None:
         """Gives the memory back."""
         self.library.peer_layer_free(self._layer)
@@ -74,6 +78,7 @@ def _load(directory: Path | None) -> ctypes.CDLL:
     library, pointer = ctypes.CDLL(str(path)), ctypes.c_void_p
     library.peer_layer_create.restype = pointer
     library.peer_layer_create.argtypes = [ctypes.c_size_t] * 3 + [ctypes.c_int] * 2
+    library.peer_layer_pause.argtypes = [pointer]
     library.peer_layer_free.argtypes = [pointer]
     library.peer_run_create.restype = pointer
     library.peer_run_create.argtypes = [pointer, ctypes.c_size_t, ctypes.c_size_t]
