@@ -20,8 +20,10 @@ check: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 -q
 	$(BIN)/python -m pytest -q tests/native/check_valgrind.py
 
+# The table of kernels; `make bench PEERS=DIRECTORY` compares with llama.cpp, built there first where it is not yet.
 bench: $(VENV)/ready
-	$(BIN)/python benchmarks/quantize.py
+	$(if $(PEERS),test -e $(PEERS)/libshoal_peer_ggml.so || sh benchmarks/peers/build.sh $(PEERS))
+	$(BIN)/shoal bench kernels $(if $(PEERS),--peers $(PEERS))
 
 # Rebuilt when native sources or dependencies change; Python sources are used where they lie.
 $(VENV)/ready: $(NATIVE)

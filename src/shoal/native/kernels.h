@@ -15,6 +15,7 @@
 #include "linear.h"
 #include "names.h"
 #include "pool.h"
+#include "probe.h"
 #include "stages.h"
 
 #ifdef __cplusplus
@@ -43,6 +44,7 @@ typedef struct ShoalBlockLinear {
     SHOAL_ATTENTION_OPERATORS(X)     \
     SHOAL_INDEXER_OPERATORS(X)       \
     SHOAL_ELEMENTWISE_OPERATORS(X)   \
+    SHOAL_PROBE_OPERATORS(X)         \
     SHOAL_STAGES_OPERATORS(X)
 
 #if defined(SHOAL_ISA)

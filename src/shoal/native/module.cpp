@@ -89,4 +89,5 @@ NB_MODULE(_native, module) {
     bind_indexer(kernels);
     bind_elementwise(kernels);
     bind_stages(kernels);
+    bind_probe(kernels);
 }

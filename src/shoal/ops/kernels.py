@@ -16,6 +16,7 @@ from shoal.ops.experts_kernels import ExpertsKernels
 from shoal.ops.indexer_kernels import IndexerKernels
 from shoal.ops.linear_kernels import LinearKernels
 from shoal.ops.float4_linear_kernels import Float4LinearKernels
+from shoal.ops.probe_kernels import ProbeKernels
 from shoal.ops.quantize import Quantized
 from shoal.ops.weights import BlockScaledWeight, Float4Weight
 
@@ -27,7 +28,7 @@ def available_isas() -> tuple[str, ...]:
     return tuple(native.isas())
 
 
-class Kernels(ElementwiseKernels, LinearKernels, AttentionKernels, IndexerKernels, Float4LinearKernels, ExpertsKernels):
+class Kernels(ElementwiseKernels, LinearKernels, AttentionKernels, IndexerKernels, Float4LinearKernels, ExpertsKernels, ProbeKernels):
     """The kernels of `isa`, the best one there is unless named, on `threads` of their own.
 
     Raises OptionError for an instruction set that the machine lacks.

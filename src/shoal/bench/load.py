@@ -1,0 +1,60 @@
+"""Loading the dense weights, with the shards out of the page cache and again with them in it, beside the disk probe."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from shoal.bench.model import shard_files, token_map
+from shoal.bench.result import Result
+from shoal.bench.rounds import Kept, Round, Timing
+from shoal.checkpoint.shards import Checkpoint
+from shoal.config.layouts import load_config
+from shoal.plan.disk_probe import DiskRate, measure_disk
+from shoal.weights.load import TotalProgress, load_backbone
+
+
+def drop_from_page_cache(files: Sequence[Path]) -> None:
+    """Ask the kernel to forget what it holds of the files; pages that others have mapped stay."""
+    for file in files:
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
+
+
+def disk_rate(directory: Path) -> DiskRate:
+    """The disk probe on the checkpoint's shards."""
+    return measure_disk(shard_files(directory))
+
+
+def load_results(directory: Path, disk: DiskRate, progress: TotalProgress | None = None) -> Iterator[Result]:
+    """`load_cold` and `load_warm`. The token map is made before: it is kept between runs of the program."""
+    config = load_config(directory)
+    tokens = token_map(directory, config)
+    drop_from_page_cache(shard_files(directory))
+    for name in ("load_cold", "load_warm"):
+        busy, started = time.process_time(), time.perf_counter()
+        with Checkpoint.open(directory) as checkpoint:
+            report = load_backbone(config, checkpoint, token_map=tokens, progress=progress).report
+        seconds = time.perf_counter() - started
+        nbytes, share = sum(report.nbytes.values()), (time.process_time() - busy) / seconds
+        rate = nbytes / seconds
+        kept = Kept([Round(disk.per_second, 1.0, {name: Timing(seconds, share)})], 0, False)
+        more = {
+            "disk_gb_per_second": disk.per_second / 1e9,
+            "direct": disk.direct,
+            "busy_seconds": share * seconds,
+        }
+        yield Result.of(
+            name,
+            kept,
+            seconds=seconds,
+            nbytes=nbytes,
+            ratio=rate / disk.per_second,
+            value=rate / 1e9,
+            unit="GB/s",
+            more=more,
+        )

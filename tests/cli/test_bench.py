@@ -1,0 +1,88 @@
+"""`shoal bench` as a user meets it, on the miniature and a probe of tiny experts."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal.bench.decode
+import shoal.bench.kernels
+import shoal.bench.run
+from shoal.assemble import MINIATURE
+from shoal.bench.region import ExpertRegion, ExpertShape
+
+RunShoal = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _tiny_experts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tiny(shape: ExpertShape, count: int) -> ExpertRegion:
+        return ExpertRegion(ExpertShape(64, 32), 64)
+
+    for module in (shoal.bench.kernels, shoal.bench.run):
+        monkeypatch.setattr(module, "ExpertRegion", tiny)
+
+
+def test_a_kernel_is_measured_into_a_table_and_a_file(run_shoal: RunShoal, tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    outcome = run_shoal("bench", "kernels", "--only", "quantize_q8", "--rounds", 2, "--threads", 1, "--json", file)
+    assert outcome.code == 0, outcome.err
+    assert "quantize_q8 (1 of 1)" in outcome.err
+    assert outcome.out.splitlines()[-1].startswith("quantize_q8 ")
+    content = json.loads(file.read_text())
+    assert content["machine"]["threads"] == 1
+    (row,) = content["results"]
+    assert row["name"] == "quantize_q8"
+    assert row["rounds"] + row["dropped"] == 2
+
+
+def test_the_instruction_set_can_be_chosen(run_shoal: RunShoal, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = "bench", "kernels", "--only", "quantize_q8", "--rounds", 1
+    assert "; portable, " in run_shoal(*command, "--isa", "portable").out
+    monkeypatch.setenv("SHOAL_ISA", "portable")
+    assert "; portable, " in run_shoal(*command).out
+    outcome = run_shoal(*command, "--isa", "quantum")
+    assert outcome.code == 1
+    assert outcome.err.splitlines()[-1].startswith("error: instruction set `quantum` is not one of ")
+
+
+def test_an_unknown_figure_is_refused(run_shoal: RunShoal) -> None:
+    outcome = run_shoal("bench", "kernels", "--only", "speed")
+    assert outcome.code == 1
+    assert "error: `speed` is not a figure, expected one of moe_step_1, " in outcome.err
+
+
+def test_a_figure_without_its_checkpoint_is_said_not_to_be_measured(run_shoal: RunShoal) -> None:
+    outcome = run_shoal("bench", "kernels", "--only", "decode_slim")
+    assert outcome.code == 0
+    assert "not measured: decode_slim: needs `--checkpoint`" in outcome.out
+
+
+def test_a_token_of_the_miniature_is_decoded(run_shoal: RunShoal, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PROMPT_TOKENS", "WARM_TOKENS"):
+        monkeypatch.setattr(shoal.bench.decode, name, 1)
+    outcome = run_shoal("bench", "decode", MINIATURE, "--tokens", 1)
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.splitlines()[-1].startswith("decode ")
+
+
+def test_a_prompt_on_the_miniature_is_extrapolated_and_the_other_width_is_said(run_shoal: RunShoal) -> None:
+    outcome = run_shoal("bench", "prefill", MINIATURE, "--tokens", 2, "--rounds", 1)
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.splitlines()[-1].startswith("prefill_2 ")
+    assert "says nothing about that model" in outcome.err
+
+
+def test_loading_the_miniature_is_measured(run_shoal: RunShoal) -> None:
+    outcome = run_shoal("bench", "load", MINIATURE)
+    assert outcome.code == 0, outcome.err
+    assert [line.split()[0] for line in outcome.out.splitlines()[-2:]] == ["load_cold", "load_warm"]
+
+
+@pytest.mark.parametrize("what", ["decode", "prefill", "load"])
+def test_a_directory_that_is_not_there_is_refused(run_shoal: RunShoal, tmp_path: Path, what: str) -> None:
+    outcome = run_shoal("bench", what, tmp_path / "absent")
+    assert outcome.code == 1
+    assert "absent` is not a directory, wanted a checkpoint directory" in outcome.err
