@@ -4,19 +4,6 @@ SILU: int
 SOFTPLUS: int
 
 def isas() -> list[str]: ...
-def block_linear(
-    isa: str,
-    x_codes: int,
-    x_scales: int,
-    weight_codes: int,
-    weight_scales: int,
-    weight_is_e2m1: bool,
-    rows: int,
-    outputs: int,
-    inputs: int,
-    y: int,
-) -> None: ...
-def halving_dots(isa: str, a: int, b: int, y: int, batch: int, rows: int, columns: int, inner: int) -> None: ...
 
 class Kernels:
     def __init__(self, isa: str, threads: int) -> None: ...

@@ -10,7 +10,7 @@ from shoal.bench.case import Case, Sample
 from shoal.bench.workbench import Workbench
 from shoal.ops.kernels import Kernels
 from shoal.ops.quantize import Q4C, Quantized
-from shoal.ops.rope import Rotation
+from shoal.ops.rotation import Rotation
 from shoal.ops.sparse_attention import SelectedEntries, WindowKeys
 
 HEADS, DIM, WINDOW, SELECTED, PAIRS = 64, 512, 128, 512, 32

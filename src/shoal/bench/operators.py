@@ -7,8 +7,8 @@ from jaxtyping import BFloat16, Float32, Int32, Int64
 from torch import Tensor
 
 from shoal.bench.region import ExpertRegion
-from shoal.model.moe import ExpertWeights
 from shoal.ops.kernels import Kernels
+from shoal.ops.mixture import ExpertWeights
 from shoal.ops.quantize import Quantized
 from shoal.ops.weights import Float8Weight
 

@@ -13,7 +13,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from shoal.errors import OptionError
-from shoal.model.moe import ExpertWeights
+from shoal.ops.mixture import ExpertWeights
 from shoal.ops.weights import BLOCK, Float4Weight
 from shoal.plan.size import gib
 

@@ -22,20 +22,6 @@
 extern "C" {
 #endif
 
-// `batch` products of [rows, inner] by [columns, inner] transposed.
-typedef struct ShoalDots {
-    size_t batch, rows, columns, inner;
-} ShoalDots;
-
-// y bf16 [rows, outputs] of Q8 x [rows, inputs] and a weight [outputs, inputs], E4M3 with a scale per 32x32 tile or
-// packed E2M1 with a scale per row and 32 inputs; inputs % 32 == 0.
-typedef struct ShoalBlockLinear {
-    const uint8_t *x_codes, *x_scales, *weight_codes, *weight_scales;
-    int weight_is_e2m1;
-    size_t rows, outputs, inputs;
-    uint16_t* y;
-} ShoalBlockLinear;
-
 // Every operator of every family. Compiled per instruction set as SHOAL_NAME(operator).
 #define SHOAL_OPERATORS(X)           \
     SHOAL_LINEAR_OPERATORS(X)        \
@@ -55,10 +41,6 @@ SHOAL_OPERATORS(SHOAL_DECLARE_OPERATOR)
 
 typedef struct ShoalKernels {
     const char* isa;
-    // Room: x_values [rows * inputs], w_values [inputs], terms [inputs / 32].
-    void (*block_linear)(const ShoalBlockLinear* p, int32_t* x_values, int32_t* w_values, double* terms);
-    // y double [batch, rows, columns]; room: terms [inner].
-    void (*halving_dots)(const float* a, const float* b, double* y, const ShoalDots* shape, double* terms);
 #define SHOAL_MEMBER(name, Parameters) void (*name)(const Parameters* p, ShoalPool* pool);
     SHOAL_OPERATORS(SHOAL_MEMBER)
 #undef SHOAL_MEMBER

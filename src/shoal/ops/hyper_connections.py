@@ -75,10 +75,10 @@ def mix_coefficients(
     """u = (fn·z)·ρ over z, the streams end to end; ρ = 1/√(mean z² + eps) multiplies after the projection."""
     flat = streams.flatten(1)
     if arithmetic.kernels is not None:
-        mean_square = arithmetic.kernels.mean_square(flat)[:, None]
-    else:
-        mean_square = arithmetic.mean_square(flat.float())
-    return arithmetic.linear_float32(flat.float(), weight) * arithmetic.rsqrt(mean_square + norm_eps)
+        u, mean_square = arithmetic.kernels.float32_linear(flat, weight)
+        return u * arithmetic.rsqrt(mean_square[:, None] + norm_eps)
+    u = arithmetic.linear_float32(flat.float(), weight)
+    return u * arithmetic.rsqrt(arithmetic.mean_square(flat.float()) + norm_eps)
 
 
 def collapse(

@@ -1,7 +1,7 @@
 """Native arithmetic: the C++ kernels. Dense products add in float32 lanes; everything else has the bits of wide."""
 
 import torch
-from jaxtyping import BFloat16, Float, Float32, Float64
+from jaxtyping import BFloat16, Float, Float32
 from torch import Tensor
 
 from shoal.ops.kernels import EXP, SIGMOID, SILU, SOFTPLUS, Kernels
@@ -24,7 +24,7 @@ class Native(Wide):
     def quantized_linear(self, x: Quantized, weight: BlockScaledWeight) -> BFloat16[Tensor, "tokens outputs"]:
         if isinstance(weight, Float8Weight):
             return self.native.float8_linear(x, weight)
-        return self.native.block_linear(x, weight)
+        return self.native.float4_linear(x, weight)
 
     def linear_bfloat16(
         self, x: BFloat16[Tensor, "tokens inputs"], weight: BFloat16[Tensor, "outputs inputs"]
@@ -62,13 +62,3 @@ class Native(Wide):
 
     def softplus(self, x: Float32[Tensor, "*shape"]) -> Float32[Tensor, "*shape"]:
         return self.native.elementary(SOFTPLUS, x)
-
-    def _linear(
-        self, x: Float[Tensor, "tokens inputs"], weight: Float[Tensor, "outputs inputs"]
-    ) -> Float64[Tensor, "tokens outputs"]:
-        return self.native.halving_dots(x[None], weight[None])[0]
-
-    def _batched_dot(
-        self, a: Float[Tensor, "tokens heads inputs"], b: Float[Tensor, "tokens outputs inputs"]
-    ) -> Float64[Tensor, "tokens heads outputs"]:
-        return self.native.halving_dots(a, b)
