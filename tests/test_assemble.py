@@ -66,11 +66,14 @@ def test_the_tokenizer_says_the_end_of_sequence_where_the_config_does_not(copy: 
         assert assembled.engine.eos_id == 1
 
 
-def test_threads_are_torchs() -> None:
+@pytest.mark.parametrize(("arithmetic", "torchs"), [("native", 1), ("wide", 2)])
+def test_threads_are_the_kernels_or_torchs(arithmetic: str, torchs: int) -> None:
     before = torch.get_num_threads()
     try:
-        assemble(LoadOptions(threads=2)).checkpoint.close()
-        assert torch.get_num_threads() == 2
+        with assemble(LoadOptions(arithmetic=arithmetic, threads=2)) as assembled:
+            assert torch.get_num_threads() == torchs
+            kernels = assembled.backbone.arithmetic.kernels
+            assert (kernels.native.threads if kernels is not None else 1) == (2 if arithmetic == "native" else 1)
     finally:
         torch.set_num_threads(before)
 
@@ -88,7 +91,7 @@ def test_the_token_map_is_kept_where_one_says(tmp_path: Path) -> None:
         assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
-@pytest.mark.parametrize("options", [{"expert_cache": 0}, {"threads": 0}, {"threads": -2}])
+@pytest.mark.parametrize("options", [{"expert_cache": 0}, {"threads": -2}, {"prefill_chunk": 0}])
 def test_an_option_out_of_range_is_refused(options: dict[str, int]) -> None:
     name, value = next(iter(options.items()))
     with pytest.raises(OptionError, match=f"`{name}` is {value}, expected 1 or more"):

@@ -8,6 +8,7 @@ from typing import Self, TypedDict, TypeGuard, Unpack
 
 from shoal.assemble import Assembled, LoadOptions, assemble
 from shoal.engine.answer import Answer, Completion
+from shoal.engine.engine import PromptProgress
 from shoal.engine.request import Request, SamplingOptions
 from shoal.errors import PromptError
 from shoal.text.chat import Message, render_chat
@@ -41,11 +42,15 @@ class Shoal:
             pass
         return answer.completion
 
-    def stream(self, prompt: Prompt, **sampling: Unpack[Sampling]) -> Answer:
-        """The answer's text piece by piece, a token each; `completion` of what is returned says the rest."""
+    def stream(self, prompt: Prompt, *, progress: PromptProgress | None = None, **sampling: Unpack[Sampling]) -> Answer:
+        """The answer's text piece by piece, a token each; `completion` of what is returned says the rest.
+
+        `progress` is told how many of the prompt's tokens are read while the first piece is awaited.
+        """
         options = SamplingOptions(**sampling)
         prompt_ids = tuple(encode(self.tokenizer, prompt))
-        return Answer(self.assembled.engine.stream(Request(prompt_ids, options)), self.tokenizer, prompt_ids)
+        events = self.assembled.engine.stream(Request(prompt_ids, options), progress)
+        return Answer(events, self.tokenizer, prompt_ids)
 
     def close(self) -> None:
         """Close the checkpoint. Nothing can be generated after that."""
@@ -68,12 +73,15 @@ def load(
     expert_cache: int | None = None,
     resident_engram: bool = False,
     threads: int | None = None,
+    prefill_chunk: int | None = None,
     cache_directory: str | os.PathLike[str] | None = None,
     progress: TotalProgress | None = None,
 ) -> Shoal:
     """The model of a checkpoint directory, or the built-in miniature; the options are those of `LoadOptions`."""
     checkpoint, cache = (None if part is None else Path(part) for part in (path, cache_directory))
-    options = LoadOptions(checkpoint, arithmetic, isa, expert_cache, resident_engram, threads, cache, progress)
+    options = LoadOptions(
+        checkpoint, arithmetic, isa, expert_cache, resident_engram, threads, prefill_chunk, cache, progress
+    )
     return Shoal(assemble(options))
 
 

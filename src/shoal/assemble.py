@@ -15,7 +15,10 @@ from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan, plan_layers
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
+from shoal.doctor.cores import affinity, read_cores
+from shoal.doctor.memory import read_memory
 from shoal.engine.engine import Engine
+from shoal.engine.prefill import chunk_tokens
 from shoal.engram.token_map import TokenMap
 from shoal.errors import CheckpointError, ConfigError, OptionError
 from shoal.model.backbone import Backbone
@@ -33,14 +36,19 @@ from shoal.weights.report import LoadReport
 MINIATURE = Path(__file__).parent / "data" / "mini"
 """The built-in checkpoint: the release's layout in 9 MB, random weights."""
 
+PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
+# Where the system does not say how much is free.
+ASSUMED_MEMORY = 4 << 30
+
 
 @dataclass(frozen=True)
 class LoadOptions:
     """What to load and where it shall live. Raises `OptionError` for a value out of range.
 
     `checkpoint` None is the built-in miniature; `isa` None takes the best native kernels; `expert_cache` counts experts
-    copied into memory, None leaves all to the page cache; `threads` None keeps torch's number; `cache_directory` keeps
-    the Engram token map between runs.
+    copied into memory, None leaves all to the page cache; `threads` None takes all processors this process may use;
+    `prefill_chunk` tokens of a prompt are read at once, None chooses from the free memory; `cache_directory` keeps the
+    Engram token map between runs.
     """
 
     checkpoint: Path | None = None
@@ -49,13 +57,21 @@ class LoadOptions:
     expert_cache: int | None = None
     resident_engram: bool = False
     threads: int | None = None
+    prefill_chunk: int | None = None
     cache_directory: Path | None = None
     progress: TotalProgress | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("expert_cache", self.expert_cache), ("threads", self.threads)):
+        for name, value in self._counts():
             if value is not None and value < 1:
                 raise OptionError(f"`{name}` is {value}, expected 1 or more")
+
+    def _counts(self) -> tuple[tuple[str, int | None], ...]:
+        return (
+            ("expert_cache", self.expert_cache),
+            ("threads", self.threads),
+            ("prefill_chunk", self.prefill_chunk),
+        )
 
 
 @dataclass(frozen=True)
@@ -81,15 +97,17 @@ class Assembled:
 def assemble(options: LoadOptions) -> Assembled:
     """Check everything that can be checked without the weights, then load the dense ones.
 
-    The number of threads is the process's: torch has no other. Raises a `ShoalError` naming what is wrong.
+    Native kernels have threads of their own, and torch then has one; otherwise torch's number, the process's, is set.
+    Raises a `ShoalError` naming what is wrong.
     """
     started = time.perf_counter()
     directory = options.checkpoint or MINIATURE
     config = _config(directory)
     tokenizer = Tokenizer.load(directory, config.vocab_size)
-    arithmetic = arithmetic_named(options.arithmetic, options.isa)
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
+    threads = options.threads or read_cores(PROC, CGROUP, affinity()).usable
+    arithmetic = arithmetic_named(options.arithmetic, options.isa, threads)
+    # Two pools of threads on the same processors would only fight each other.
+    torch.set_num_threads(1 if arithmetic.kernels is not None else threads)
     with ExitStack() as on_failure:
         checkpoint = on_failure.enter_context(Checkpoint.open(directory))
         plans = plan_layers(config)
@@ -106,7 +124,15 @@ def assemble(options: LoadOptions) -> Assembled:
         on_failure.pop_all()
     eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
     report = _with_resident(loaded.report, engram_reader.read, time.perf_counter() - started)
-    return Assembled(Engine(loaded.backbone, eos_id), loaded.backbone, tokenizer, config, checkpoint, report)
+    chunk = options.prefill_chunk or chunk_tokens(config, _usable_memory())
+    return Assembled(Engine(loaded.backbone, eos_id, chunk), loaded.backbone, tokenizer, config, checkpoint, report)
+
+
+def _usable_memory() -> int:
+    try:
+        return read_memory(PROC, CGROUP).usable
+    except OptionError:  # only Linux says
+        return ASSUMED_MEMORY
 
 
 def _config(directory: Path) -> ModelConfig:

@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from shoal.assemble import MINIATURE
 from shoal.cli import ticker
-from shoal.engine.engine import TokenEvent
+from shoal.engine.engine import PromptProgress, TokenEvent
 from shoal.engine.request import Request, SamplingOptions
 from shoal.errors import FileChangedError
 from shoal.text.chat import render_chat
@@ -40,7 +41,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     """What reached the engine, which answers with tokens 7 and 8 at once."""
     seen: list[Request] = []
 
-    def stream(self, request: Request) -> Iterator[TokenEvent]:
+    def stream(self, request: Request, progress: object) -> Iterator[TokenEvent]:
         seen.append(request)
         return iter([TokenEvent(7, None, 2.0), TokenEvent(8, "length", 0.5)])
 
@@ -85,7 +86,8 @@ def test_quiet_leaves_stderr_empty(run_shoal, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_long_prefill_and_a_long_load_say_so(run_shoal, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stream(self, request: Request) -> Iterator[TokenEvent]:
+    def stream(self, request: Request, progress: PromptProgress) -> Iterator[TokenEvent]:
+        progress(1, 2)
         time.sleep(0.2)
         yield TokenEvent(7, "length", 0.2)
 
@@ -93,7 +95,8 @@ def test_a_long_prefill_and_a_long_load_say_so(run_shoal, monkeypatch: pytest.Mo
     monkeypatch.setattr(ticker, "FIRST_SECONDS", 0.0)
     err = run_shoal("generate", "--ids", "0,5").err
     assert "loading" in err
-    assert "reading the prompt: 2 tokens, 0 s so far\n" in err
+    # Whether the first line comes before or after the first layer is the clock's.
+    assert re.search(r"reading the prompt: [01] of 2 tokens, 0 s so far\n", err)
 
 
 @pytest.mark.parametrize(
@@ -134,12 +137,25 @@ def test_options_reach_the_model(run_shoal, monkeypatch) -> None:
 
     monkeypatch.setattr("shoal.api.load", load)
     code, _, _ = run_shoal(
-        *("generate", MINIATURE, "--prompt", "a", "--expert-cache", 3, "--resident-engram", "--threads", 2)
+        *(
+            "generate",
+            MINIATURE,
+            "--prompt",
+            "a",
+            "--expert-cache",
+            3,
+            "--resident-engram",
+            "--threads",
+            2,
+            "--prefill-chunk",
+            5,
+        )
     )
     assert code == 130
     ((path, options),) = calls
     assert path == MINIATURE
     assert (options["expert_cache"], options["resident_engram"], options["threads"]) == (3, True, 2)
+    assert options["prefill_chunk"] == 5
 
 
 def test_sampling_options_reach_the_engine(run_shoal, requests) -> None:
@@ -149,7 +165,7 @@ def test_sampling_options_reach_the_engine(run_shoal, requests) -> None:
 
 
 def test_an_error_in_the_middle_keeps_what_was_printed(run_shoal, monkeypatch) -> None:
-    def stream(self, request: Request) -> Iterator[TokenEvent]:
+    def stream(self, request: Request, progress: object) -> Iterator[TokenEvent]:
         yield TokenEvent(7, None, 0.1)
         raise FileChangedError("`a` vanished")
 
@@ -192,7 +208,7 @@ def test_a_reader_that_has_enough_ends_it_quietly() -> None:
 
 def test_a_terminal_that_lacks_a_character_shows_another(run_shoal, tokenizer: Tokenizer, monkeypatch) -> None:
     events = [TokenEvent(token_id, None, 0.1) for token_id in tokenizer.encode("aé")]
-    monkeypatch.setattr("shoal.engine.engine.Engine.stream", lambda self, request: iter(events))
+    monkeypatch.setattr("shoal.engine.engine.Engine.stream", lambda self, request, progress: iter(events))
     terminal = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(terminal, encoding="ascii"))
     assert run_shoal("generate", "--ids", "0,5").code == 0

@@ -33,7 +33,9 @@ class ScriptedModel:
     def new_cache(self) -> SequenceCache:
         return SequenceCache(self.config, self.plans)
 
-    def forward(self, batch: Batch, caches: Sequence[SequenceCache]) -> ForwardOutput:
+    def forward(
+        self, batch: Batch, caches: Sequence[SequenceCache], *, on_layer: Callable[[int], None] | None = None
+    ) -> ForwardOutput:
         self.chunks.append((batch.spans[0].position, batch.token_ids.tolist()))
         says = self.script.pop(0)
         if isinstance(says, BaseException):
@@ -44,6 +46,9 @@ class ScriptedModel:
         else:
             logits[0] = says
         caches[0].commit(len(batch.token_ids))
+        for done in range(1, self.config.n_layers + 1):
+            if on_layer is not None:
+                on_layer(done)
         return ForwardOutput(logits, torch.zeros(len(batch.token_ids), 0, dtype=torch.bfloat16))
 
 

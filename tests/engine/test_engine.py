@@ -26,6 +26,17 @@ def test_the_prompt_is_one_forward_and_every_token_one_more(script_model) -> Non
     assert model.chunks == [(0, [0, 5, 6]), (3, [7]), (4, [8])]
 
 
+@pytest.mark.parametrize(("chunk", "sizes"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3]), (9, [3])])
+def test_a_long_prompt_is_read_in_chunks(script_model, chunk: int, sizes: list[int]) -> None:
+    model, told = script_model(*[7] * len(sizes), 8), list[tuple[int, int]]()
+    request = Request(PROMPT, SamplingOptions(max_new_tokens=2))
+    events = list(Engine(model, EOS, chunk).stream(request, lambda *progress: told.append(progress)))
+    assert [event.token_id for event in events] == [7, 8]
+    assert [len(ids) for _, ids in model.chunks] == [*sizes, 1]
+    assert [token for _, ids in model.chunks for token in ids] == [*PROMPT, 7]
+    assert told == sorted(told) and told[-1] == (3, 3)
+
+
 def test_the_end_of_sequence_id_ends_the_answer_and_is_not_in_it(script_model) -> None:
     model = script_model(7, EOS)
     assert run(model) == [(7, None), (None, "stop")]
@@ -95,7 +106,7 @@ def test_seconds_are_each_steps_own(script_model) -> None:
     model = script_model(7, 8)
     forward = model.forward
 
-    def slow(batch, caches):
+    def slow(batch, caches, on_layer=None):
         time.sleep(0.03 if len(batch.token_ids) > 1 else 0.0)
         return forward(batch, caches)
 

@@ -38,7 +38,7 @@ def test_sequences_lie_end_to_end_at_their_own_positions(caches: Caches) -> None
 def test_the_last_row_of_each_sequence_is_wanted_unless_all_are(caches: Caches) -> None:
     chunks, held = [[5, 6], [7], [8, 9, 10]], caches.at(0, 0, 0)
     assert Batch.build(chunks, held).logit_rows.tolist() == [1, 2, 5]
-    assert Batch.build(chunks, held, all_logits=True).logit_rows.tolist() == [0, 1, 2, 3, 4, 5]
+    assert Batch.build(chunks, held, logits="all").logit_rows.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 @given(st.lists(st.lists(st.integers(0, 1023), min_size=1, max_size=5), min_size=1, max_size=4))

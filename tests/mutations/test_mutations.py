@@ -13,16 +13,15 @@ from torch import Tensor
 
 from shoal.formats.float4 import encode_e2m1, pack_e2m1
 from shoal.formats.float8 import decode_e4m3, encode_e4m3
-from shoal.model import attention as attention_module
 from shoal.model import compressor as compressor_module
-from shoal.model import hyper_connections as hyper_connections_module
-from shoal.model import layer as layer_module
-from shoal.model import moe as moe_module
 from shoal.model.backbone import Backbone
-from shoal.model.hyper_connections import HyperConnection
+from shoal.ops import attention_projections as projections_module
+from shoal.ops import mixture as mixture_module
+from shoal.ops import sparse_attention as sparse_attention_module
+from shoal.ops import sublayer as sublayer_module
 from shoal.ops.hyper_connections import Mix
 from shoal.ops.quantize import Q4C, Quantized
-from shoal.ops.routing import Routes
+from shoal.ops.routing import Router, Routes
 from shoal.ops.weights import BlockScaledWeight
 from shoal.ops.wide import Wide
 
@@ -34,7 +33,7 @@ class NormedQueries(Wide):
     """Wide, with the per-head norm after wq_b that an earlier model had."""
 
     def __init__(self, backbone: Backbone) -> None:
-        self.projections = {id(layer.attention.weights.wq_b) for layer in backbone.layers}
+        self.projections = {id(layer.attention.weights.input.wq_b) for layer in backbone.layers}
         self.heads = backbone.config.n_heads
 
     def quantized_linear(self, x: Quantized, weight: BlockScaledWeight) -> Tensor:
@@ -51,7 +50,7 @@ def norm_queries_per_head(patch: Patch, backbone: Backbone) -> None:
 
 
 def normalise_columns_first(patch: Patch, backbone: Backbone) -> None:
-    split_mix, streams = hyper_connections_module.split_mix, backbone.config.hc_mult
+    split_mix, streams = sublayer_module.split_mix, backbone.config.hc_mult
 
     def transposed(coefficients: Tensor) -> Tensor:
         kept, comb = coefficients.tensor_split((2 * streams,), dim=-1)
@@ -61,28 +60,28 @@ def normalise_columns_first(patch: Patch, backbone: Backbone) -> None:
         mix = split_mix(transposed(u), scale, transposed(base), *rest)
         return replace(mix, comb=mix.comb.transpose(1, 2))
 
-    patch.setattr(hyper_connections_module, "split_mix", mutant)
+    patch.setattr(sublayer_module, "split_mix", mutant)
 
 
 def use_pre_at_once(patch: Patch, _: Backbone) -> None:
-    mix, collapse, latest = HyperConnection.mix, layer_module.collapse, []
+    split_mix, collapse, latest = sublayer_module.split_mix, sublayer_module.collapse, []
 
-    def remembering(self: HyperConnection, streams: Tensor) -> Mix:
-        latest.append(mix(self, streams))
+    def remembering(*inputs: Any) -> Mix:
+        latest.append(split_mix(*inputs))
         return latest[-1]
 
-    patch.setattr(HyperConnection, "mix", remembering)
-    patch.setattr(layer_module, "collapse", lambda streams, pre: collapse(streams, latest[-1].pre))
+    patch.setattr(sublayer_module, "split_mix", remembering)
+    patch.setattr(sublayer_module, "collapse", lambda streams, pre: collapse(streams, latest[-1].pre))
 
 
 def scale_entries_by_their_maximum(patch: Patch, _: Backbone) -> None:
-    def mutant(x: Tensor) -> Quantized:
+    def mutant(_: Wide, x: Tensor) -> Quantized:
         groups = x.float().unflatten(-1, (-1, Q4C.group))
         scales = encode_e4m3(groups.abs().amax(-1).clamp_min(2.0**-9))
         codes = encode_e2m1(groups / decode_e4m3(scales)[..., None])
         return Quantized(pack_e2m1(codes.flatten(-2)), scales, Q4C)
 
-    patch.setattr(compressor_module, "quantize_q4c", mutant)
+    patch.setattr(Wide, "quantize_q4c", mutant)
 
 
 def rotate_entries_at(place: Callable[[Tensor], Tensor]) -> Callable[[Patch, Backbone], None]:
@@ -108,25 +107,24 @@ def forget_the_engram_rows(patch: Patch, backbone: Backbone) -> None:
 
 
 def weigh_experts_by_biased_scores(patch: Patch, _: Backbone) -> None:
-    route = moe_module.route
+    route = sublayer_module.route
 
-    def mutant(x: Tensor, weight: Tensor, bias: Tensor, *rest: Any) -> Routes:
-        routes = route(x, weight, bias, *rest)
-        *_, scale, a = rest
-        scores = a.sqrt(a.softplus(a.linear_float32(x, weight))) + bias
+    def mutant(x: Tensor, router: Router, mask: Tensor | None, a: Wide) -> Routes:
+        routes = route(x, router, mask, a)
+        scores = a.sqrt(a.softplus(a.linear_float32(x, router.gate))) + router.bias
         chosen = scores.gather(1, routes.expert_ids)
-        return replace(routes, weights=chosen / chosen.sum(-1, keepdim=True) * scale)
+        return replace(routes, weights=chosen / chosen.sum(-1, keepdim=True) * router.scale)
 
-    patch.setattr(moe_module, "route", mutant)
+    patch.setattr(sublayer_module, "route", mutant)
 
 
 def transpose_comb(patch: Patch, _: Backbone) -> None:
-    expand = layer_module.expand
-    patch.setattr(
-        layer_module,
-        "expand",
-        lambda x, streams, mix: expand(x, streams, replace(mix, comb=mix.comb.transpose(1, 2))),
-    )
+    for module in (projections_module, mixture_module):
+        patch.setattr(module, "expand", transposing(module.expand))
+
+
+def transposing(expand: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda x, streams, mix: expand(x, streams, replace(mix, comb=mix.comb.transpose(1, 2)))
 
 
 def leave_probabilities_unrounded(patch: Patch, _: Backbone) -> None:
@@ -137,7 +135,7 @@ def leave_probabilities_unrounded(patch: Patch, _: Backbone) -> None:
         logits = torch.cat((scores, sink.double()[None, :, None].expand(q.shape[0], -1, 1)), dim=-1)
         return torch.einsum("thk,tkd->thd", logits.softmax(-1)[..., :-1], keys).to(torch.bfloat16)
 
-    patch.setattr(attention_module, "sparse_attention", mutant)
+    patch.setattr(sparse_attention_module, "sparse_attention", mutant)
 
 
 MUTATIONS: dict[str, tuple[Callable[[Patch, Backbone], None], str]] = {

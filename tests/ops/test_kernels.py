@@ -1,17 +1,13 @@
 """Every build of the native kernels gives the bits of the torch twin."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from shoal.errors import OptionError
 from shoal.formats.float8 import E4M3_NAN
-from shoal.ops.hyper_connections import split_mix_torch
-from shoal.ops.kernels import EXP, SIGMOID, SILU, SOFTPLUS, Kernels, available_isas
-from shoal.ops.quantize import Q8, Quantized, quantize_q8_torch
+from shoal.ops.kernels import Kernels, available_isas
+from shoal.ops.quantize import Q8, Quantized
 from shoal.ops.weights import BlockScaledWeight, Float4Weight, Float8Weight
 from shoal.ops.wide import Wide, dot
 
@@ -47,52 +43,6 @@ def test_the_best_instruction_set_is_taken_unless_another_is_named() -> None:
 def test_an_instruction_set_that_is_not_there_is_refused_by_name() -> None:
     with pytest.raises(OptionError, match=r"`sse9` is not one of .*portable"):
         Kernels("sse9")
-
-
-# Quantiser
-
-
-def same_bytes(x: Tensor, kernels: Kernels) -> bool:
-    found, wanted = kernels.quantize_q8(x), quantize_q8_torch(x)
-    return torch.equal(found.codes, wanted.codes) and torch.equal(found.scales, wanted.scales)
-
-
-def every_finite_bfloat16() -> Tensor:
-    values = torch.arange(1 << 16).to(torch.int16).view(torch.bfloat16)
-    values = values[values.isfinite()]
-    return values[: values.numel() // 32 * 32]
-
-
-def test_every_finite_value_beside_its_neighbours(kernels: Kernels) -> None:
-    assert same_bytes(every_finite_bfloat16().view(-1, 32), kernels)
-
-
-def test_every_finite_value_beside_strangers(kernels: Kernels, generator: torch.Generator) -> None:
-    values = every_finite_bfloat16()
-    assert same_bytes(values[torch.randperm(values.numel(), generator=generator)].view(-1, 32), kernels)
-
-
-@pytest.mark.parametrize("name", ["act_quant.x", "act_quant.multi.x"])
-def test_the_rows_of_the_goldens(kernels: Kernels, name: str, goldens: Path) -> None:
-    assert same_bytes(load_file(goldens / "ops.safetensors")[name], kernels)
-
-
-@pytest.mark.parametrize("shape", [(0, 32), (1, 32), (7, 96), (3, 5, 160), (17, 5120)])
-def test_quantiser_sizes_none_one_odd_and_real(
-    kernels: Kernels, shape: tuple[int, ...], generator: torch.Generator
-) -> None:
-    spread = 10.0 ** torch.randint(-6, 6, (*shape[:-1], 1), generator=generator)
-    assert same_bytes((torch.randn(shape, generator=generator) * spread).to(torch.bfloat16), kernels)
-
-
-@pytest.mark.parametrize("offset", [1, 4, 31])
-def test_rows_that_start_at_an_unaligned_address(kernels: Kernels, offset: int, generator: torch.Generator) -> None:
-    room = torch.randn(offset + 640, generator=generator).to(torch.bfloat16)
-    assert same_bytes(room[offset:].view(20, 32), kernels)
-
-
-def test_rows_that_are_not_contiguous(kernels: Kernels, generator: torch.Generator) -> None:
-    assert same_bytes(torch.randn((64, 64), generator=generator).to(torch.bfloat16).t(), kernels)
 
 
 # Block-scaled products
@@ -161,7 +111,7 @@ def test_weights_at_an_unaligned_address(kernels: Kernels, generator: torch.Gene
     assert same(kernels.block_linear(x, weight), WIDE.quantized_linear(x, weight))
 
 
-# Float products, functions, mixes
+# Float products
 
 
 @pytest.mark.parametrize("inner", [0, 1, 2, 3, 63, 64, 160, 641])
@@ -172,25 +122,3 @@ def test_dots_are_halving_sums(
     a = torch.randn((2, rows, inner), generator=generator) * 10.0 ** torch.randint(-9, 9, (inner,), generator=generator)
     b = torch.randn((2, columns, inner), generator=generator)
     assert same(kernels.halving_dots(a, b), dot(a[:, :, None], b[:, None]))
-
-
-@pytest.mark.parametrize(
-    ("function", "name"), [(EXP, "exp"), (SIGMOID, "sigmoid"), (SILU, "silu"), (SOFTPLUS, "softplus")]
-)
-def test_functions_everywhere(kernels: Kernels, function: int, name: str, generator: torch.Generator) -> None:
-    near = torch.randn(20_000, generator=generator) * torch.tensor([1e-30, 1e-3, 1.0, 30.0]).repeat(5_000)
-    edges = torch.tensor(
-        [0.0, -0.0, 1e-45, -1e-45, 88.8, -104.0, 20.0, 20.000002, 3e38, -3e38, torch.inf, -torch.inf, torch.nan]
-    )
-    x = torch.cat((near, edges))
-    assert same(kernels.elementary(function, x), getattr(WIDE, name)(x))
-
-
-@pytest.mark.parametrize("tokens", [0, 1, 33])
-@pytest.mark.parametrize("iterations", [1, 2, 20])
-def test_mixes(kernels: Kernels, tokens: int, iterations: int, generator: torch.Generator) -> None:
-    u, base = torch.randn((tokens, 24), generator=generator) * 3, torch.randn(24, generator=generator)
-    scale = torch.tensor([0.5, 1.0, 2.0])
-    found = kernels.split_mix(u, scale, base, 4, iterations, 1e-6)
-    wanted = split_mix_torch(u, scale, base, 4, iterations, 1e-6, WIDE)
-    assert all(same(*pair) for pair in zip(found, (wanted.pre, wanted.post, wanted.comb), strict=True))

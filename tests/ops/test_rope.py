@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.ops.rope import Yarn, rope_frequencies, rotate, rotation_at
+from shoal.ops.kernels import Kernels, available_isas
+from shoal.ops.rope import Rotation, Yarn, rope_frequencies, rotate, rotation_at
 from shoal.ops.wide import Wide
 
 YARN = Yarn(16.0, 65536, 32.0, 1.0)
@@ -76,3 +77,28 @@ def test_heads_of_a_token_share_its_rotation() -> None:
     x = torch.randn(5, 3, 64, generator=torch.Generator().manual_seed(2)).to(torch.bfloat16)
     rotation = rotation_at(torch.arange(5), rope_frequencies(10000.0, 32, None), W)
     assert torch.equal(rotate(x, rotation)[:, 1], rotate(x[:, 1], rotation))
+
+
+@pytest.fixture(
+    params=[(isa, threads) for isa in available_isas() for threads in (1, 2)], ids=lambda p: f"{p[0]}-{p[1]}"
+)
+def kernels(request: pytest.FixtureRequest) -> Kernels:
+    return Kernels(*request.param)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 64), (1, 64), (5, 3, 64), (2, 7, 48), (3, 1, 130), (17, 4, 512)])
+@pytest.mark.parametrize("pairs", [1, 8, 23, 24])
+def test_every_kernel_turns_rows_as_its_twin_does(kernels: Kernels, shape: tuple[int, ...], pairs: int) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(3)).to(torch.bfloat16)
+    rotation = rotation_at(torch.arange(shape[0]) * 5003, rope_frequencies(160000.0, 2 * pairs, None), W)
+    assert torch.equal(kernels.rotate_rows(x, rotation), rotate(x, rotation))
+    assert torch.equal(kernels.rotate_rows(x, rotation, inverse=True), rotate(x, rotation.inverse()))
+
+
+@pytest.mark.parametrize("yarn", [None, YARN])
+def test_every_kernel_computes_the_table_of_its_twin(kernels: Kernels, yarn: Yarn | None) -> None:
+    positions = torch.cat((torch.arange(300), torch.arange(2**20 - 50, 2**20), torch.tensor([65535, 65536, 2**20 + 1])))
+    frequencies = rope_frequencies(160000.0, 64, yarn)
+    found, wanted = Rotation(*kernels.rope_table(positions, frequencies)), rotation_at(positions, frequencies, W)
+    assert torch.equal(found.cos, wanted.cos) and torch.equal(found.sin, wanted.sin)
+    assert kernels.rope_table(positions[:0], frequencies)[0].shape == (0, 32)

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from shoal.ops.routing import Routes, route
+from shoal.ops.routing import Router, Routes, route
 from shoal.ops.wide import Wide
 
 EXPERTS, ACTIVE, SCALE = 12, 3, 1.5
 
 
 def routes_of(x: Tensor, weight: Tensor, bias: Tensor, mask: Tensor | None = None) -> Routes:
-    return route(x, weight, bias, -bias, mask, ACTIVE, SCALE, Wide())
+    return route(x, Router(weight, bias, -bias, ACTIVE, SCALE), mask, Wide())
 
 
 def scores(x: Tensor, weight: Tensor) -> Tensor:

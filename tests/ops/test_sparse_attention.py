@@ -1,6 +1,7 @@
-"""Attention with a sink over lists of keys, against a plain float64 softmax."""
+"""Attention with a sink over lists of keys, against a plain float64 softmax; the native kernels, against their twin."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from shoal.ops.sparse_attention import COLUMNS_AT_ONCE, sparse_attention
+from shoal.ops.kernels import Kernels, available_isas
+from shoal.ops.quantize import Quantized, quantize_q4c, quantize_q8_torch
+from shoal.ops.rope import Rotation, rope_frequencies, rotation_at
+from shoal.ops.sparse_attention import (
+    COLUMNS_AT_ONCE,
+    SelectedEntries,
+    WindowKeys,
+    attend,
+    attend_torch,
+    sparse_attention,
+)
 from shoal.ops.wide import Wide
 
 HEADS, DIM, ROWS = 4, 64, 150
@@ -113,3 +124,206 @@ def test_where_rows_lie_in_the_pool_changes_nothing() -> None:
     order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(1))
     moved = torch.where(listed >= 0, order.argsort()[listed.clamp_min(0)], -1)
     assert torch.equal(sparse_attention(q, pool[order], moved, sink, W), sparse_attention(q, pool, listed, sink, W))
+
+
+# A chunk of a sequence, natively
+
+
+Chunk = tuple[Tensor, WindowKeys, SelectedEntries | None, Tensor, Rotation]
+NO_SINK = -math.inf
+ENTRIES = 300
+
+
+@pytest.fixture(
+    params=[(isa, threads) for isa in available_isas() for threads in (1, 2)], ids=lambda p: f"{p[0]}-{p[1]}"
+)
+def kernels(request: pytest.FixtureRequest) -> Kernels:
+    return Kernels(*request.param)
+
+
+def normal(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=generator).to(torch.bfloat16)
+
+
+def chunk(
+    tokens: int, heads: int, dim: int, window: int, topk: int, position: int, pairs: int, listed: int | None = None
+) -> Chunk:
+    """Queries and keys whose softmax is not flat; lists of 0 to `listed` of ENTRIES entries in `topk` columns."""
+    generator = torch.Generator().manual_seed(tokens * 1000 + dim)
+    selected = torch.full((tokens, topk), -1)
+    for row in selected:
+        count = int(torch.randint(0, min(topk, listed or ENTRIES) + 1, (1,), generator=generator))
+        row[:count] = torch.randperm(ENTRIES, generator=generator)[:count].sort().values
+    rotation = rotation_at(torch.arange(position, position + tokens), rope_frequencies(10000.0, 2 * pairs, None), W)
+    return (
+        normal(generator, tokens, heads, dim) * 2,
+        WindowKeys(
+            quantize_q8_torch(normal(generator, window, dim)),
+            quantize_q8_torch(normal(generator, tokens, dim)),
+            position,
+        ),
+        SelectedEntries(quantize_q4c(normal(generator, ENTRIES, dim)), selected) if topk else None,
+        torch.randn(heads, generator=generator),
+        rotation,
+    )
+
+
+def part(whole: Chunk, start: int, end: int) -> Chunk:
+    """Rows start..end−1 as a chunk of their own, the ring written by the rows before them."""
+    q, window, compressed, sink, rotation = whole
+    rows, ring = slice(start, end), window.ring
+    codes, scales, size = ring.codes.clone(), ring.scales.clone(), ring.codes.shape[0]
+    for row in range(start):
+        slot = (window.position + row) % size
+        codes[slot], scales[slot] = window.own.codes[row], window.own.scales[row]
+    held = WindowKeys(Quantized(codes, scales, ring.format), window.own[rows], window.position + start)
+    if compressed is not None:
+        compressed = replace(compressed, selected=compressed.selected[rows])
+    return q[rows], held, compressed, sink, rotation[rows]
+
+
+def same_bits(found: Tensor, wanted: Tensor) -> bool:
+    return found.dtype == wanted.dtype and torch.equal(found.view(torch.int16), wanted.view(torch.int16))
+
+
+def judge(case: Chunk) -> Tensor:
+    """The first build on one thread: what every other must equal."""
+    return Kernels(available_isas()[0]).attention(*case)
+
+
+SHAPES = [
+    (0, 4, 32, 8, 4, 3, 8),
+    (1, 1, 32, 4, 0, 0, 4),
+    (3, 4, 64, 8, 16, 20, 8),
+    (2, 17, 96, 65, 70, 40, 0),
+    (1, 64, 512, 128, 160, 5000, 32),
+    (33, 16, 32, 128, 130, 100, 16),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_build_and_number_of_threads_gives_the_same_bits(
+    kernels: Kernels, shape: tuple[int, int, int, int, int, int, int]
+) -> None:
+    case = chunk(*shape)
+    assert same_bits(kernels.attention(*case), judge(case))
+
+
+@pytest.mark.parametrize("shape", SHAPES[1:])
+def test_a_kernel_is_within_a_rounding_of_its_twin(shape: tuple[int, int, int, int, int, int, int]) -> None:
+    case = chunk(*shape)
+    found, wanted = judge(case).double(), attend_torch(*case, W).double()
+    ulp = 2.0 ** (wanted.abs().clamp_min(2.0**-126).log2().floor() - 7)
+    assert ((found - wanted).abs() <= ulp).double().mean() >= 0.999
+    # Where a sum cancels an ulp is small. A probability may round to its other neighbour, 2^-8 of itself; that and the
+    # result's own rounding are at most 2^-7 of the largest key.
+    largest = max(case[1].own.dequantize().abs().max(), case[1].ring.dequantize().abs().max())
+    if case[2] is not None:
+        largest = max(largest, case[2].entries.dequantize().abs().max())
+    assert (found - wanted).abs().max() <= largest * 2.0**-7
+
+
+def test_attend_takes_the_kernel_there_is_and_the_twin_otherwise() -> None:
+    case = chunk(*SHAPES[2])
+    native = Wide()
+    native.kernels = Kernels()
+    calls = native.kernels.native.calls
+    assert same_bits(attend(*case, native), judge(case)) and native.kernels.native.calls == calls + 1
+    assert same_bits(attend(*case, W), attend_torch(*case, W))
+
+
+@pytest.mark.parametrize("position", [0, 3, 8, 1000])
+def test_a_chunk_may_be_cut_anywhere(kernels: Kernels, position: int) -> None:
+    whole = chunk(18, 3, 32, 8, 70, position, 8)
+    wanted = judge(whole)
+    for sizes in ([1] * 18, [17, 1], [9, 9], [2, 16]):
+        ends = torch.tensor(sizes).cumsum(0).tolist()
+        parts = [kernels.attention(*part(whole, end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+        assert same_bits(torch.cat(parts), wanted)
+
+
+@pytest.mark.parametrize("tokens", [64, 300])
+def test_a_row_of_many_has_the_bits_it_has_alone(kernels: Kernels, tokens: int) -> None:
+    whole = chunk(tokens, 2, 32, 8, 6, 11, 4)
+    found = kernels.attention(*whole)
+    for token in (0, 1, tokens // 2, tokens - 1):
+        assert same_bits(kernels.attention(*part(whole, token, token + 1)), found[token : token + 1])
+
+
+def test_keys_that_do_not_fit_working_room_at_once_change_nothing(kernels: Kernels) -> None:
+    case = chunk(5, 2, 32, 8, 60000, 11, 4, listed=9)
+    q, window, compressed, sink, rotation = case
+    assert compressed is not None
+    short = replace(compressed, selected=compressed.selected[:, :9])
+    assert same_bits(kernels.attention(*case), kernels.attention(q, window, short, sink, rotation))
+
+
+def test_absent_entries_are_no_entries(kernels: Kernels) -> None:
+    q, window, compressed, sink, rotation = chunk(3, 4, 64, 8, 16, 20, 8)
+    assert compressed is not None
+    nothing = replace(compressed, selected=torch.full((3, 16), -1))
+    found = kernels.attention(q, window, nothing, sink, rotation)
+    assert same_bits(found, kernels.attention(q, window, None, sink, rotation))
+
+
+def test_one_key_without_a_sink_is_itself_natively(kernels: Kernels) -> None:
+    q, window, _, sink, rotation = chunk(1, 5, 64, 8, 0, 0, 0)
+    found = kernels.attention(q, window, None, torch.full_like(sink, NO_SINK), rotation)
+    assert torch.equal(found[0], window.own.dequantize().expand(5, -1))
+
+
+def test_a_sink_that_outweighs_every_key_leaves_zero(kernels: Kernels) -> None:
+    q, window, compressed, sink, rotation = chunk(3, 4, 64, 8, 16, 20, 8)
+    assert not kernels.attention(q, window, compressed, torch.full_like(sink, 1e9), rotation).any()
+
+
+@pytest.mark.parametrize("factor", [1e-38, 1e-4, 1e3, 1e18, 1e38])
+def test_queries_and_keys_of_any_size(kernels: Kernels, factor: float) -> None:
+    q, window, compressed, sink, rotation = chunk(3, 4, 64, 8, 70, 20, 8)
+    case = (q * factor, window, compressed, sink, rotation)
+    assert same_bits(kernels.attention(*case), judge(case))
+    large = WindowKeys(quantize_q8_torch(window.ring.dequantize() * factor), window.own, window.position)
+    case = (q, large, compressed, sink, rotation)
+    assert same_bits(kernels.attention(*case), judge(case))
+
+
+def test_every_code_and_scale_of_a_key() -> None:
+    """A lone key is its own value, whatever its codes: NaN codes and scales no quantiser makes apart."""
+    codes = torch.arange(256, dtype=torch.uint8)
+    codes = codes[codes & 0x7F != 0x7F].repeat(2)[:480].view(1, 480)
+    for scale in (16, 100, 127, 200, 246):
+        own = Quantized(
+            codes, torch.full((1, 15), scale, dtype=torch.uint8), quantize_q8_torch(torch.zeros(32).bfloat16()).format
+        )
+        q, ring = torch.zeros(1, 1, 480, dtype=torch.bfloat16), own
+        rotation = Rotation(torch.empty(1, 0), torch.empty(1, 0))
+        for isa in available_isas():
+            found = Kernels(isa).attention(q, WindowKeys(ring, own, 0), None, torch.tensor([NO_SINK]), rotation)
+            assert torch.equal(found[0], own.dequantize())
+
+
+def moved(x: Tensor) -> Tensor:
+    """The same values 8 bytes past an aligned address."""
+    room = torch.zeros(x.nbytes + 72, dtype=torch.uint8)
+    start = -room.data_ptr() % 64 + 8
+    copy = room[start : start + x.nbytes].view(x.dtype).view(x.shape)
+    copy.copy_(x)
+    assert copy.data_ptr() % 64 == 8
+    return copy
+
+
+def test_where_tensors_lie_changes_nothing(kernels: Kernels) -> None:
+    case = chunk(3, 4, 64, 8, 70, 20, 8)
+    q, window, compressed, sink, rotation = case
+    assert compressed is not None
+    own, ring, entries = (
+        replace(r, codes=moved(r.codes), scales=moved(r.scales)) for r in (window.own, window.ring, compressed.entries)
+    )
+    found = kernels.attention(
+        moved(q),
+        WindowKeys(ring, own, window.position),
+        SelectedEntries(entries, moved(compressed.selected)),
+        moved(sink),
+        Rotation(moved(rotation.cos), moved(rotation.sin)),
+    )
+    assert same_bits(found, judge(case))

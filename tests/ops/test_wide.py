@@ -129,7 +129,9 @@ BATCHED = {
     "bfloat16": lambda x: W.linear_bfloat16(x, random(40, 96, seed=5, dtype=torch.bfloat16)),
     "float32": lambda x: W.linear_float32(x, random(40, 96, seed=6)),
     "head": lambda x: W.head(x, random(40, 96, seed=7, dtype=torch.bfloat16)),
-    "grouped": lambda x: W.grouped_linear(x.unflatten(1, (4, 24)), random(4, 8, 24, seed=8, dtype=torch.bfloat16)),
+    "grouped": lambda x: W.grouped_linear(
+        x.unflatten(1, (3, 32)), Float8Weight(codes_e4m3(3 * 32, 32, seed=8), scales(110, 130, 3, 1, seed=8))
+    ),
     "scores": lambda x: W.attention_scores(x.unflatten(1, (4, 24)), x.repeat(1, 3).unflatten(1, (12, 24)).contiguous()),
     "values": lambda x: W.weighted_values(
         x.unflatten(1, (4, 24)).abs(), x.repeat(1, 3).unflatten(1, (24, 12)).contiguous()

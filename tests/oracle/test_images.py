@@ -20,7 +20,7 @@ def forward(
 ) -> tuple[Golden, Tensor]:
     """Internals and logits of the golden's rows."""
     ids, inside = golden["input_ids"][rows].tolist(), golden["token_types"][rows] >= 0
-    batch = Batch.build([ids], [sequence], all_logits=True)
+    batch = Batch.build([ids], [sequence], logits="all")
     batch = replace(batch, image_mask=inside, image_rows=golden["L0.stream_in"][rows][inside, 0])
     recorded: Golden = {}
     return recorded, backbone.forward(batch, [sequence], recorded.__setitem__).logits
@@ -51,7 +51,9 @@ def test_image_rows_choose_experts_with_their_own_bias(
 ) -> None:
     weights = wide.layers[0].moe.weights
     right, _ = forward(wide, golden(name), wide.new_cache())
-    monkeypatch.setattr(wide.layers[0].moe, "weights", replace(weights, bias_vl=weights.bias))
+    monkeypatch.setattr(
+        wide.layers[0].moe, "weights", replace(weights, router=replace(weights.router, bias_vl=weights.router.bias))
+    )
     wrong, _ = forward(wide, golden(name), wide.new_cache())
     wanted = golden(name)["L0.router.indices"].long().sort(-1).values
     assert torch.equal(right["L0.router.indices"].sort(-1).values, wanted)

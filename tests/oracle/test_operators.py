@@ -17,7 +17,7 @@ from shoal.ops.quantize import Q8, Quantized, quantize_q4c, quantize_q4i, quanti
 from shoal.ops.release import Release
 from shoal.ops.rms_norm import rms_norm
 from shoal.ops.rope import Rotation, Yarn, rope_frequencies, rotate, rotation_at
-from shoal.ops.routing import Routes, route
+from shoal.ops.routing import Router, Routes, route
 from shoal.ops.sparse_attention import sparse_attention
 from shoal.ops.weights import Float4Weight, Float8Weight
 from shoal.ops.wide import Wide
@@ -103,7 +103,7 @@ def test_attention_is_exact(arithmetic: Arithmetic, ops: Golden) -> None:
 
 def _route(ops: Golden, mask: Tensor | None, arithmetic: Arithmetic) -> Routes:
     weights = (ops["gate.weight"], ops["gate.bias"], ops["gate.bias_vl"])
-    return route(ops["gate.x"], *weights, mask, 3, 1.5, arithmetic)
+    return route(ops["gate.x"], Router(*weights, 3, 1.5), mask, arithmetic)
 
 
 @both

@@ -5,6 +5,7 @@ Selections, caches and index scores are exact. The bounds on the rest are those 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +17,11 @@ from shoal.model.batch import Batch
 from shoal.model.cache import SequenceCache
 from shoal.model.layer import Layer
 from shoal.model.step import Step
-from shoal.ops.hyper_connections import collapse, expand
+from shoal.ops.hyper_connections import expand
 from shoal.ops.quantize import quantize_q4i
 from shoal.ops.rms_norm import rms_norm
+from shoal.ops.routing import route
+from shoal.ops.sublayer import enter_mixture, enter_sublayer
 from shoal.tracing.compare import compare
 from shoal.tracing.distance import distance
 from shoal.tracing.trace import trace_backbone
@@ -138,7 +141,7 @@ class _RowsOf401:
         """Scores and picks of every row, from the golden attention input."""
         attention = self.backbone.layers[layer].attention
         assert attention.indexer is not None
-        arithmetic, weights, eps = self.backbone.arithmetic, attention.weights, self.backbone.config.norm_eps
+        arithmetic, weights, eps = self.backbone.arithmetic, attention.weights.input, self.backbone.config.norm_eps
         x = self.golden[f"L{layer}.attn_in"]
         qr = rms_norm(
             arithmetic.quantized_linear(arithmetic.quantize_q8(x), weights.wq_a), weights.q_norm, eps, arithmetic
@@ -195,34 +198,35 @@ def _mix_into_ffn(layer: Layer, golden: Golden, index: int) -> tuple[Tensor, Ten
     """The golden attention output expanded into the golden streams, and the pre that collapses it for the experts."""
     streams = golden["L0.stream_in"] if index == 0 else golden[f"L{index - 1}.stream_out"]
     streams = golden[f"L{index}.engram.stream_out"] if index in ENGRAMS else streams
-    mix = layer.attn_hc.mix(streams)
+    # Any `pre` will do: the mix comes from the streams alone.
+    pre = torch.zeros(streams.shape[:2])
+    mix = enter_sublayer(streams, pre, layer.attn_entry, layer.options, layer.arithmetic).mix
     return expand(golden[f"L{index}.attn_out"], streams, mix), mix.pre
 
 
 @pytest.mark.parametrize("index", LAYERS)
 def test_every_recorded_row_of_401_routes_and_mixes_as_the_golden(index: int, rows_401: _RowsOf401) -> None:
-    golden, layer, eps = rows_401.golden, rows_401.backbone.layers[index], rows_401.backbone.config.norm_eps
+    golden, layer = rows_401.golden, rows_401.backbone.layers[index]
     streams, pre = _mix_into_ffn(layer, golden, index)
-    x = rms_norm(collapse(streams, pre), layer.norms.ffn, eps, rows_401.backbone.arithmetic)
-    assert distance(x, golden[f"L{index}.ffn_in"]).relative <= BOUNDS["ffn_in"]
-    recorded: Golden = {}
-    rows_401.step.record = recorded.__setitem__
-    out = layer.moe.forward(golden[f"L{index}.ffn_in"], rows_401.step)
-    assert distance(out, golden[f"L{index}.ffn_out"]).relative <= BOUNDS["ffn_out"]
+    router, options, arithmetic = layer.moe.weights.router, layer.options, layer.arithmetic
+    entered, routes = enter_mixture(streams, pre, layer.ffn_entry, router, None, options, arithmetic)
+    assert distance(entered.x, golden[f"L{index}.ffn_in"]).relative <= BOUNDS["ffn_in"]
     expected = golden[f"L{index}.router.indices"][rows_401.positions]
-    assert torch.equal(_sets(recorded[f"L{index}.router.indices"]), _sets(expected))
-    streams = expand(golden[f"L{index}.ffn_out"], streams, layer.ffn_hc.mix(streams))
+    assert torch.equal(_sets(routes.expert_ids), _sets(expected))
+    x = golden[f"L{index}.ffn_in"]
+    entered = replace(entered, x=x, x_q8=arithmetic.quantize_q8(x))
+    out, _ = layer.moe.forward(entered, route(x, router, None, arithmetic), streams)
+    assert distance(out, golden[f"L{index}.ffn_out"]).relative <= BOUNDS["ffn_out"]
+    streams = expand(golden[f"L{index}.ffn_out"], streams, entered.mix)
     assert distance(streams, golden[f"L{index}.stream_out"]).relative <= BOUNDS["stream_out"]
 
 
 def test_every_row_of_401_routes_as_the_golden_where_its_input_is_recorded(rows_401: _RowsOf401) -> None:
     golden = rows_401.golden
     for index, layer in enumerate(rows_401.backbone.layers):
-        recorded: Golden = {}
-        rows_401.step.record = recorded.__setitem__
-        layer.moe._route(golden[f"L{index}.ffn_in"], rows_401.step)
+        routes = route(golden[f"L{index}.ffn_in"], layer.moe.weights.router, None, layer.arithmetic)
         margins = golden[f"L{index}.router.margin"][rows_401.positions]
-        torch.testing.assert_close(recorded[f"L{index}.router.margin"], margins, rtol=0, atol=1e-6)
+        torch.testing.assert_close(routes.margin, margins, rtol=0, atol=1e-6)
 
 
 def test_batched_greedy_tokens_are_the_goldens_but_for_chaotic_last_ones(

@@ -95,7 +95,7 @@ class Driver:
     ) -> list[Tensor]:
         """One forward; the logits of each sequence's tokens."""
         self.before_forward(caches)
-        batch = Batch.build(chunks, caches, all_logits=True)
+        batch = Batch.build(chunks, caches, logits="all")
         logits = self.backbone.forward(batch, caches, record).logits
         return list(logits.split([len(chunk) for chunk in chunks]))
 

@@ -35,7 +35,7 @@ backbone = load_backbone(config, Checkpoint.open(job["model"]), arithmetic=Wide(
 caches = [backbone.new_cache() for _ in job["snapshots"]]
 for path, cache in zip(job["snapshots"], caches):
     load_snapshot(Path(path), config, cache)
-batch = Batch.build(job["chunks"], caches, all_logits=True)
+batch = Batch.build(job["chunks"], caches, logits="all")
 out = {"logits": backbone.forward(batch, caches).logits}
 for number, cache in enumerate(caches):
     out |= {f"{number}.{name}": tensor for name, tensor in cache.state().items()}

@@ -41,7 +41,7 @@ def forward(directory: Path, ids: list[int]) -> tuple[torch.Tensor, dict[str, to
     with Checkpoint.open(directory) as checkpoint:
         backbone = load_backbone(load_config(directory), checkpoint).backbone
         cache = backbone.new_cache()
-        batch = Batch.build([ids], [cache], all_logits=True)
+        batch = Batch.build([ids], [cache], logits="all")
         logits = backbone.forward(batch, [cache], lambda name, tensor: recorded.update({name: tensor.clone()})).logits
     return logits, recorded
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
 from shoal.errors import TensorError
-from shoal.model.moe import ExpertWeights
+from shoal.model.moe import Experts
+from shoal.ops.mixture import ExpertWeights
 from shoal.weights.experts import CachedExperts, MappedExperts
 
 Plans = tuple[LayerPlan, ...]
@@ -25,6 +26,10 @@ def stored_bytes(weights: ExpertWeights) -> list[bytes]:
     return [part.numpy().tobytes() for matrix in matrices for part in (matrix.codes, matrix.scales)]
 
 
+def arrived(store: Experts, layer_id: int, expert_ids: Sequence[int]) -> list[tuple[int, ExpertWeights]]:
+    return [expert for group in store.arrivals(layer_id, expert_ids) for expert in group]
+
+
 class CountingStore:
     """A store that says what it was asked for."""
 
@@ -34,13 +39,13 @@ class CountingStore:
     def request(self, layer_id: int, expert_ids: Sequence[int]) -> None:
         self.requested += [(layer_id, expert_id) for expert_id in expert_ids]
 
-    def arrivals(self, layer_id: int, expert_ids: Sequence[int]) -> Iterator[tuple[int, ExpertWeights]]:
+    def arrivals(self, layer_id: int, expert_ids: Sequence[int]) -> Iterator[list[tuple[int, ExpertWeights]]]:
         self.served += [(layer_id, expert_id) for expert_id in expert_ids]
         return self.store.arrivals(layer_id, expert_ids)
 
 
 def test_mapped_experts_are_those_of_the_names(miniature: Checkpoint, plans: Plans) -> None:
-    found = dict(MappedExperts(miniature, plans).arrivals(6, [3, 11]))
+    found = dict(arrived(MappedExperts(miniature, plans), 6, [3, 11]))
     assert list(found) == [3, 11]
     for expert_id, weights in found.items():
         names = [f"layers.6.ffn.experts.{expert_id}.{part}" for part in ("w1", "w2", "w3")]
@@ -49,7 +54,7 @@ def test_mapped_experts_are_those_of_the_names(miniature: Checkpoint, plans: Pla
 
 
 def test_a_draft_layers_experts_are_found_too(miniature: Checkpoint, plans: Plans) -> None:
-    ((_, weights),) = MappedExperts(miniature, plans).arrivals(11, [5])
+    ((_, weights),) = arrived(MappedExperts(miniature, plans), 11, [5])
     assert stored_bytes(weights)[0] == miniature.read_bytes("mtp.1.ffn.experts.5.w1.weight")
 
 
@@ -63,8 +68,8 @@ def test_a_cache_of_any_capacity_gives_the_mapped_bytes(
     cached = CachedExperts(mapped, capacity)
     for layer_id, expert_ids in asked:
         cached.request(layer_id, expert_ids)
-        found = {number: stored_bytes(weights) for number, weights in cached.arrivals(layer_id, expert_ids)}
-        wanted = {number: stored_bytes(weights) for number, weights in mapped.arrivals(layer_id, expert_ids)}
+        found = {number: stored_bytes(weights) for number, weights in arrived(cached, layer_id, expert_ids)}
+        wanted = {number: stored_bytes(weights) for number, weights in arrived(mapped, layer_id, expert_ids)}
         assert found == wanted
         assert len(cached._held) <= capacity
     assert cached.hits + cached.misses == sum(len(expert_ids) for _, expert_ids in asked)

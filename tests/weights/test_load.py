@@ -25,7 +25,7 @@ def loaded(config: ModelConfig, miniature: Checkpoint) -> LoadedBackbone:
 
 def logits(loaded: LoadedBackbone) -> torch.Tensor:
     cache = loaded.backbone.new_cache()
-    return loaded.backbone.forward(Batch.build([IDS], [cache], all_logits=True), [cache]).logits
+    return loaded.backbone.forward(Batch.build([IDS], [cache], logits="all"), [cache]).logits
 
 
 def test_every_tensor_is_read_or_left_or_ignored(loaded: LoadedBackbone) -> None:

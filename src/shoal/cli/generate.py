@@ -3,6 +3,7 @@
 import io
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,7 +46,12 @@ def command(
     resident_engram: Annotated[
         bool, typer.Option("--resident-engram", help="Read the Engram tables into memory.")
     ] = False,
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads; the answer is the same for any number.")] = 1,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads, all there are if absent; the answer is the same for any.")
+    ] = None,
+    prefill_chunk: Annotated[
+        int | None, typer.Option(min=1, help="Prompt tokens read at once, as many as the memory allows if absent.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only the answer, and errors.")] = False,
     stats: Annotated[Path | None, typer.Option(help="Write counts, timings and ids to this JSON file.")] = None,
 ) -> None:
@@ -65,7 +71,7 @@ def command(
         _check_writable(stats)
     text = source.read()
     messages: Prompt = [{"role": "user", "content": text}] if chat else text
-    model = _load(directory, expert_cache, resident_engram, threads, quiet)
+    model = _load(directory, expert_cache, resident_engram, threads, prefill_chunk, quiet)
     _Run(model, messages, sampling, quiet, stats).show()
 
 
@@ -100,7 +106,12 @@ def _check_writable(file: Path) -> None:
 
 
 def _load(
-    directory: Path | None, expert_cache: int | None, resident_engram: bool, threads: int, quiet: bool
+    directory: Path | None,
+    expert_cache: int | None,
+    resident_engram: bool,
+    threads: int | None,
+    prefill_chunk: int | None,
+    quiet: bool,
 ) -> "Shoal":
     if directory is None and not quiet:
         print(_MINIATURE_NOTE, file=sys.stderr, flush=True)
@@ -120,6 +131,7 @@ def _load(
             expert_cache=expert_cache,
             resident_engram=resident_engram,
             threads=threads,
+            prefill_chunk=prefill_chunk,
             cache_directory=cache_directory(),
             progress=progress,
         )
@@ -140,19 +152,26 @@ class _Run:
     stats: Path | None
 
     def show(self) -> None:
-        answer = self.model.stream(self.prompt, **self.sampling)
+        tokens_read = 0
+
+        def progress(done: int, _total: int) -> None:
+            nonlocal tokens_read
+            tokens_read = done
+
+        answer = self.model.stream(self.prompt, progress=progress, **self.sampling)
+        total = len(answer.prompt_ids)
         try:
-            self._print_text(answer)
+            self._print_text(answer, lambda: f"reading the prompt: {tokens_read:,} of {total:,} tokens")
         except KeyboardInterrupt:
             self._finish(answer.completion)
             raise typer.Exit(INTERRUPTED) from None
         self._finish(answer.completion)
 
-    def _print_text(self, answer: "Answer") -> None:
+    def _print_text(self, answer: "Answer", waiting: Callable[[], str]) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A terminal that cannot show a character shows another one, rather than ending the answer.
             sys.stdout.reconfigure(errors="replace")
-        with Ticker(lambda: f"reading the prompt: {len(answer.prompt_ids):,} tokens", quiet=self.quiet):
+        with Ticker(waiting, quiet=self.quiet):
             first = next(answer)
         try:
             _write(first)

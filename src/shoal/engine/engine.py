@@ -1,7 +1,7 @@
-"""Runs one sequence: the prompt as one forward, then a token a step."""
+"""Runs one sequence: the prompt in chunks, then a token a step."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -16,6 +16,12 @@ FinishReason = Literal["stop", "length", "context"]
 """The end-of-sequence id, `max_new_tokens`, or the end of the context."""
 
 
+PromptProgress = Callable[[int, int], None]
+"""Takes how many of the prompt's tokens are read, a chunk's counted layer by layer, and how many there are."""
+
+Chunk = tuple[tuple[int, ...], Callable[[int], None] | None]
+
+
 class Model(Protocol):
     """What the engine needs of a model."""
 
@@ -28,8 +34,13 @@ class Model(Protocol):
         """A sequence that has no token yet."""
         ...
 
-    def forward(self, batch: Batch, caches: Sequence[SequenceCache]) -> ForwardOutput:
-        """Run the batch and append it to its sequences' caches; when interrupted, leave them as they were."""
+    def forward(
+        self, batch: Batch, caches: Sequence[SequenceCache], *, on_layer: Callable[[int], None] | None = None
+    ) -> ForwardOutput:
+        """Run the batch and append it to its sequences' caches; when interrupted, leave them as they were.
+
+        `on_layer` is told how many layers are done, after each.
+        """
         ...
 
 
@@ -46,37 +57,59 @@ class TokenEvent:
 
 
 class Engine:
-    """A model that answers requests, one sequence at a time."""
+    """A model that answers requests, one sequence at a time, whose prompts it reads `chunk_tokens` at once."""
 
-    def __init__(self, model: Model, eos_id: int) -> None:
-        self.model, self.eos_id = model, eos_id
+    def __init__(self, model: Model, eos_id: int, chunk_tokens: int = 2048) -> None:
+        self.model, self.eos_id, self.chunk_tokens = model, eos_id, chunk_tokens
 
-    def stream(self, request: Request) -> Iterator[TokenEvent]:
+    def stream(self, request: Request, progress: PromptProgress | None = None) -> Iterator[TokenEvent]:
         """The events of `request`, each as soon as its step is done; `max_new_tokens` ends with the context.
 
         Raises `PromptError` at once for a prompt that cannot be run. The end-of-sequence id is neither given
         out nor fed.
         """
         request.check(self.model.config)
-        return self._steps(request)
+        return self._steps(request, progress)
 
-    def _steps(self, request: Request) -> Iterator[TokenEvent]:
+    def _steps(self, request: Request, progress: PromptProgress | None) -> Iterator[TokenEvent]:
         cache, sampler = self.model.new_cache(), Sampler(request.options)
         room = self.model.config.context_length - len(request.prompt_ids)
         wanted = request.options.max_new_tokens
         limit = min(wanted, room)
         limit_reason: FinishReason = "length" if wanted <= room else "context"
-        chunk: tuple[int, ...] = request.prompt_ids
+        started = time.perf_counter()
+        for chunk, on_layer in self._beginning(request.prompt_ids, progress):
+            self.model.forward(Batch.build([chunk], [cache], logits="none"), [cache], on_layer=on_layer)
+        chunk, on_layer = self._end(request.prompt_ids, progress)
         for count in range(1, limit + 1):
-            started = time.perf_counter()
-            token_id = self._step(chunk, cache, sampler)
+            output = self.model.forward(Batch.build([chunk], [cache]), [cache], on_layer=on_layer)
+            token_id = sampler.choose(output.logits[0], cache.length)
             seconds = time.perf_counter() - started
             if token_id == self.eos_id:
                 yield TokenEvent(None, "stop", seconds)
                 return
             yield TokenEvent(token_id, limit_reason if count == limit else None, seconds)
-            chunk = (token_id,)
+            chunk, on_layer, started = (token_id,), None, time.perf_counter()
 
-    def _step(self, chunk: tuple[int, ...], cache: SequenceCache, sampler: Sampler) -> int:
-        output = self.model.forward(Batch.build([chunk], [cache]), [cache])
-        return sampler.choose(output.logits[0], cache.length)
+    def _beginning(self, prompt_ids: tuple[int, ...], progress: PromptProgress | None) -> Iterator[Chunk]:
+        """The prompt's chunks but the last, and what tells of the progress within each."""
+        for start in range(0, self._last_start(prompt_ids), self.chunk_tokens):
+            ids = prompt_ids[start : start + self.chunk_tokens]
+            yield ids, self._telling(progress, start, len(ids), len(prompt_ids))
+
+    def _end(self, prompt_ids: tuple[int, ...], progress: PromptProgress | None) -> Chunk:
+        """The prompt's last chunk, whose logits choose the first token."""
+        start = self._last_start(prompt_ids)
+        ids = prompt_ids[start:]
+        return ids, self._telling(progress, start, len(ids), len(prompt_ids))
+
+    def _last_start(self, prompt_ids: tuple[int, ...]) -> int:
+        return (len(prompt_ids) - 1) // self.chunk_tokens * self.chunk_tokens
+
+    def _telling(
+        self, progress: PromptProgress | None, start: int, count: int, total: int
+    ) -> Callable[[int], None] | None:
+        if progress is None:
+            return None
+        layers = self.model.config.n_layers
+        return lambda done: progress(start + count * done // layers, total)

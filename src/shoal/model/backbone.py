@@ -1,6 +1,6 @@
 """The text backbone: token ids to logits through all layers (spec §4)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,9 +18,11 @@ from shoal.model.engram import EngramRows
 from shoal.model.layer import Layer
 from shoal.model.step import Recorder, Step, record_nothing
 from shoal.ops.arithmetic import Arithmetic
-from shoal.ops.hyper_connections import collapse, ordered_sum
-from shoal.ops.rms_norm import rms_norm
+from shoal.ops.hyper_connections import ordered_sum
+from shoal.ops.logits import logits_of
 from shoal.ops.rope import rotation_at
+
+OnLayer = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -79,16 +81,20 @@ class Backbone:
         return SequenceCache(self.config, self.plans)
 
     def forward(
-        self, batch: Batch, caches: Sequence[SequenceCache], record: Recorder = record_nothing
+        self,
+        batch: Batch,
+        caches: Sequence[SequenceCache],
+        record: Recorder = record_nothing,
+        on_layer: OnLayer | None = None,
     ) -> ForwardOutput:
-        """Run the batch and append it to its sequences' caches.
+        """Run the batch and append it to its sequences' caches. `on_layer` is told how many layers are done.
 
         When anything interrupts it, the caches are as they were before.
         """
         for span, cache in zip(batch.spans, caches, strict=True):
             assert span.position == cache.length, (span, cache.length)
         try:
-            output = self._run(batch, tuple(caches), record)
+            output = self._run(batch, tuple(caches), record, on_layer)
         except BaseException:
             for cache in caches:
                 cache.abandon()
@@ -97,7 +103,9 @@ class Backbone:
             cache.commit(span.count)
         return output
 
-    def _run(self, batch: Batch, caches: tuple[SequenceCache, ...], record: Recorder) -> ForwardOutput:
+    def _run(
+        self, batch: Batch, caches: tuple[SequenceCache, ...], record: Recorder, on_layer: OnLayer | None
+    ) -> ForwardOutput:
         step = self._begin(batch, caches, record)
         streams = self._embed(batch)[:, None].repeat(1, self.config.hc_mult, 1)
         record("L0.stream_in", streams)
@@ -111,6 +119,8 @@ class Backbone:
             if layer.plan.is_draft_target:
                 targets.append(_mean_stream(streams))
             streams, pre = layer.forward(streams, pre, step)
+            if on_layer is not None:
+                on_layer(layer.plan.layer_id + 1)
         hidden = torch.cat(targets, dim=1) if targets else streams.new_zeros((streams.shape[0], 0))
         record("main_hidden", hidden)
         return ForwardOutput(self._logits(streams[batch.logit_rows], pre[batch.logit_rows], record), hidden)
@@ -118,9 +128,12 @@ class Backbone:
     def _logits(
         self, streams: BFloat16[Tensor, "wanted streams dim"], pre: Float32[Tensor, "wanted streams"], record: Recorder
     ) -> Float32[Tensor, "wanted vocab"]:
-        x = rms_norm(collapse(streams, pre), self.weights.norm, float(self.config.norm_eps), self.arithmetic)
+        if not streams.shape[0]:
+            return torch.zeros((0, self.weights.head.shape[0]))
+        w, eps = self.weights, float(self.config.norm_eps)
+        x, logits = logits_of(streams, pre, w.norm, w.head, eps, self.arithmetic)
         record("final.normed", x)
-        return self.arithmetic.head(x, self.weights.head)
+        return logits
 
     def _begin(self, batch: Batch, caches: tuple[SequenceCache, ...], record: Recorder) -> Step:
         positions = batch.positions

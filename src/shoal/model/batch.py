@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import BFloat16, Bool, Int64
 from torch import Tensor
 
 from shoal.model.cache import SequenceCache
+
+WantedLogits = Literal["last", "all", "none"]
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,9 @@ class Batch:
 
     @classmethod
     def build(
-        cls, chunks: Sequence[Sequence[int]], caches: Sequence[SequenceCache], *, all_logits: bool = False
+        cls, chunks: Sequence[Sequence[int]], caches: Sequence[SequenceCache], *, logits: WantedLogits = "last"
     ) -> "Batch":
-        """A batch of each sequence's next tokens; logits of each last row, or of all rows.
+        """A batch of each sequence's next tokens, and whose logits are wanted: each last row's, all rows', none.
 
         Every chunk holds at least one token, and every cache belongs to one chunk.
         """
@@ -58,8 +61,9 @@ class Batch:
             spans.append(Span(start, start + len(chunk), cache.length))
             start += len(chunk)
         token_ids = torch.tensor([token for chunk in chunks for token in chunk], dtype=torch.int64)
-        last = torch.tensor([span.end - 1 for span in spans], dtype=torch.int64)
-        return cls(token_ids, tuple(spans), torch.arange(start) if all_logits else last)
+        last = [span.end - 1 for span in spans]
+        rows = {"last": last, "all": list(range(start)), "none": []}[logits]
+        return cls(token_ids, tuple(spans), torch.tensor(rows, dtype=torch.int64))
 
     @property
     def positions(self) -> Int64[Tensor, "tokens"]:

@@ -3,17 +3,16 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import BFloat16, Float32, Int64
+from jaxtyping import BFloat16, Float32
 from torch import Tensor
 
 from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
 from shoal.model.step import Step
 from shoal.ops.arithmetic import Arithmetic
+from shoal.ops.latents import LatentWeights, finish_latents
 from shoal.ops.pooling import pool_groups
-from shoal.ops.quantize import Quantized, quantize_q4c, quantize_q4i
-from shoal.ops.rms_norm import rms_norm
-from shoal.ops.rope import rotate, rotation_at
+from shoal.ops.rope import rotation_at
 
 
 @dataclass(frozen=True)
@@ -22,9 +21,7 @@ class CompressorWeights:
 
     wkv: BFloat16[Tensor, "head_dim dim"]
     wgate: BFloat16[Tensor, "head_dim dim"] | None
-    norm: BFloat16[Tensor, "head_dim"]
-    index_wk: BFloat16[Tensor, "index_dim head_dim"]
-    index_k_norm: BFloat16[Tensor, "index_dim"]
+    latents: LatentWeights
 
 
 class Compressor:
@@ -43,14 +40,12 @@ class Compressor:
 
     def extend(self, x: BFloat16[Tensor, "tokens dim"], step: Step) -> None:
         """Compress the step's tokens. An unfinished group is kept in float32 and produces nothing."""
-        latents, counts = self._latents(x, step)
+        pooled, counts = self._pool(x, step)
         starts = [cache.entries[self.plan.layer_id].count for cache in step.caches]
-        positions = torch.cat([torch.arange(s, s + n) for s, n in zip(starts, counts, strict=True)])
-        # Ranked before the cache write: an index key is the latent before rope and before quantisation.
-        keys = self._index_keys(latents, positions)
         # A group sits at the position of its first token.
-        rotation = rotation_at(positions * self.plan.compress_ratio, self.frequencies, self.arithmetic)
-        entries = quantize_q4c(rotate(latents, rotation))
+        groups = torch.cat([torch.arange(s, s + n) for s, n in zip(starts, counts, strict=True)])
+        rotation = rotation_at(groups * self.plan.compress_ratio, self.frequencies, self.arithmetic)
+        entries, keys = finish_latents(pooled, self.weights.latents, rotation, self.eps, self.arithmetic)
         start = 0
         for cache, count in zip(step.caches, counts, strict=True):
             rows = slice(start, start + count)
@@ -58,33 +53,18 @@ class Compressor:
             cache.index_keys[self.plan.layer_id].append(keys[rows])
             start += count
 
-    def _latents(
+    def _pool(
         self, x: BFloat16[Tensor, "tokens dim"], step: Step
     ) -> tuple[BFloat16[Tensor, "groups head_dim"], list[int]]:
-        """The normed latents of all completed groups, sequence after sequence, and how many each completes."""
+        """All groups that are completed, sequence after sequence, and how many each sequence completes."""
         if self.weights.wgate is None:
             pooled = self.arithmetic.linear_bfloat16(x, self.weights.wkv)
-            counts = [span.count for span in step.batch.spans]
-        else:
-            pooled, counts = self._pooled(x, self.weights.wgate, step)
-        return rms_norm(pooled, self.weights.norm, self.eps, self.arithmetic), counts
-
-    def _pooled(
-        self, x: BFloat16[Tensor, "tokens dim"], wgate: BFloat16[Tensor, "head_dim dim"], step: Step
-    ) -> tuple[BFloat16[Tensor, "groups head_dim"], list[int]]:
+            return pooled, [span.count for span in step.batch.spans]
         values = self.arithmetic.linear_float32(x, self.weights.wkv)
-        gates = self.arithmetic.linear_float32(x, wgate)
+        gates = self.arithmetic.linear_float32(x, self.weights.wgate)
         parts, counts = [], []
         for _, span, cache in step.sequences():
             group = cache.open_groups[self.plan.layer_id]
             parts.append(pool_groups(*group.extend(values[span.rows], gates[span.rows]), self.arithmetic))
             counts.append(parts[-1].shape[0])
         return torch.cat(parts), counts
-
-    def _index_keys(
-        self, latents: BFloat16[Tensor, "groups head_dim"], positions: Int64[Tensor, "groups"]
-    ) -> Quantized:
-        keys = self.arithmetic.linear_bfloat16(latents, self.weights.index_wk)
-        keys = rms_norm(keys, self.weights.index_k_norm, self.eps, self.arithmetic)
-        rotation = rotation_at(positions * self.plan.compress_ratio, self.frequencies, self.arithmetic)
-        return quantize_q4i(rotate(keys, rotation))

@@ -1,7 +1,6 @@
 """Engram: a layer's streams take a gated value from table rows that the token ids address (spec §6.3)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import BFloat16, Int64
@@ -11,9 +10,8 @@ from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
 from shoal.model.step import Step
 from shoal.ops.arithmetic import Arithmetic
-from shoal.ops.engram_gate import gate_streams
+from shoal.ops.engram_memory import EngramWeights, apply_memory
 from shoal.ops.quantize import Quantized
-from shoal.ops.weights import Float8Weight
 
 
 @runtime_checkable
@@ -32,15 +30,6 @@ class EngramRows(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class EngramWeights:
-    """Projection of the rows to a key per stream and a shared value, and the two norm weights of the gate."""
-
-    wkv: Float8Weight
-    q_weight: BFloat16[Tensor, "streams dim"]
-    k_weight: BFloat16[Tensor, "streams dim"]
-
-
 class Engram:
     """The Engram of one layer, applied to all streams before anything else of the layer."""
 
@@ -49,7 +38,7 @@ class Engram:
     ) -> None:
         assert plan.engram_index is not None, plan
         self.weights, self.rows, self.plan, self.arithmetic = weights, rows, plan, arithmetic
-        self.index, self.eps, self.streams = plan.engram_index, float(config.norm_eps), config.hc_mult
+        self.index, self.eps = plan.engram_index, float(config.norm_eps)
 
     def forward(
         self, streams: BFloat16[Tensor, "tokens streams dim"], step: Step
@@ -59,12 +48,7 @@ class Engram:
         row_ids = step.engram_rows[self.index]
         step.record(f"{name}.hash_ids", row_ids)
         step.record(f"{name}.stream_in", streams)
-        rows = self.rows.gather(self.plan.layer_id, row_ids.flatten()).dequantize()
-        memory = rows.unflatten(0, row_ids.shape).flatten(1)
-        projected = self.arithmetic.quantized_linear(self.arithmetic.quantize_q8(memory), self.weights.wkv)
-        parts = projected.unflatten(1, (self.streams + 1, -1))
-        key, value = parts[:, : self.streams], parts[:, self.streams]
-        w, mask = self.weights, step.batch.image_mask
-        streams = gate_streams(streams, key, value, w.q_weight, w.k_weight, mask, self.eps, self.arithmetic)
+        rows = self.rows.gather(self.plan.layer_id, row_ids.flatten())
+        streams = apply_memory(rows, streams, self.weights, step.batch.image_mask, self.eps, self.arithmetic)
         step.record(f"{name}.stream_out", streams)
         return streams

@@ -3,8 +3,6 @@
 A layer always scores against its KV source's own keys, in decode as in prefill.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import BFloat16
 from torch import Tensor
@@ -13,20 +11,12 @@ from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
 from shoal.model.batch import Span
 from shoal.model.cache import SequenceCache
-from shoal.model.step import Step
+from shoal.model.step import Step, record_nothing
 from shoal.ops.arithmetic import Arithmetic
-from shoal.ops.index_scores import candidate_positions, index_scores, select_positions
-from shoal.ops.quantize import Quantized, quantize_q4i
-from shoal.ops.rope import rotate
-from shoal.ops.weights import Float8Weight
-
-
-@dataclass(frozen=True)
-class IndexerWeights:
-    """Projections of the index queries and of the weight of each index head."""
-
-    wq_b: Float8Weight
-    weights_proj: BFloat16[Tensor, "heads dim"]
+from shoal.ops.index_queries import IndexerWeights, index_queries
+from shoal.ops.index_scores import select
+from shoal.ops.index_selection import CandidateBlocks
+from shoal.ops.quantize import Quantized
 
 
 class Indexer:
@@ -37,34 +27,41 @@ class Indexer:
         self.weights, self.plan, self.config, self.arithmetic = weights, plan, config, arithmetic
         self.kv_source = plan.kv_source
         self.scale = config.index_head_dim**-0.5 * config.index_n_heads**-0.5
+        blocks = CandidateBlocks(config.candidate_block_size, config.candidate_topk_blocks)
+        self.candidate_blocks = blocks if plan.is_candidate_source else None
 
     def select(self, x: BFloat16[Tensor, "tokens dim"], qr: Quantized, step: Step) -> None:
         """Score, and publish into `step.selected` (and `step.candidates`)."""
-        q = self.arithmetic.quantized_linear(qr, self.weights.wq_b)
-        q = q.unflatten(1, (self.config.index_n_heads, self.config.index_head_dim))
-        q = quantize_q4i(rotate(q, step.yarn_rotation)).dequantize()
-        weights = self.arithmetic.linear_bfloat16(x, self.weights.weights_proj) * self.scale
+        q, weights = index_queries(qr, x, self.weights, step.yarn_rotation, self.scale, self.arithmetic)
         for number, span, cache in step.sequences():
             self._select_sequence(q[span.rows], weights[span.rows], number, span, cache, step)
 
     def _select_sequence(
         self,
-        q: BFloat16[Tensor, "tokens heads dim"],
+        q: Quantized,
         weights: BFloat16[Tensor, "tokens heads"],
         number: int,
         span: Span,
         cache: SequenceCache,
         step: Step,
     ) -> None:
-        keys = cache.index_keys[self.kv_source].read()
+        keys = cache.index_keys[self.kv_source].packed()
         visible = (torch.arange(span.position, span.position + span.count) + 1) // self.plan.compress_ratio
-        scores = index_scores(q, keys, weights, visible, self.arithmetic)
-        if self.plan.candidate_source is not None:
-            scores = scores.masked_fill(~step.candidates[number], -torch.inf)
-        step.record(f"L{self.plan.layer_id}.index_score", scores)
-        if self.plan.is_candidate_source:
-            block, count = self.config.candidate_block_size, self.config.candidate_topk_blocks
-            step.candidates[number] = candidate_positions(scores, visible, block, count, self.arithmetic)
-            step.record(f"L{self.plan.layer_id}.candidates", step.candidates[number])
-        step.selected[number] = select_positions(scores, self.config.index_topk, self.arithmetic)
-        step.record(f"L{self.plan.layer_id}.topk", step.selected[number][:, : keys.shape[0]])
+        found = select(
+            q,
+            keys,
+            weights,
+            visible,
+            self.config.index_topk,
+            self.arithmetic,
+            candidates=None if self.plan.candidate_source is None else step.candidates[number],
+            blocks=self.candidate_blocks,
+            wants_scores=step.record is not record_nothing,
+        )
+        if found.scores is not None:
+            step.record(f"L{self.plan.layer_id}.index_score", found.scores)
+        if found.candidates is not None:
+            step.candidates[number] = found.candidates
+            step.record(f"L{self.plan.layer_id}.candidates", found.candidates)
+        step.selected[number] = found.selected
+        step.record(f"L{self.plan.layer_id}.topk", found.selected[:, : keys.codes.shape[0]])

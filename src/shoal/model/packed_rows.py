@@ -33,6 +33,10 @@ class PackedRows:
         """The rows at `positions`, or all of them."""
         return self.room[slice(0, self.count) if positions is None else positions].dequantize()
 
+    def packed(self) -> Quantized:
+        """All rows as they are stored, to be read before the next append."""
+        return self.room[slice(0, self.count)]
+
     def truncate(self, count: int) -> None:
         """Drop all rows from `count` on."""
         self.count = min(self.count, count)

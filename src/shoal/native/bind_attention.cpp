@@ -1,4 +1,45 @@
 // Python names of the attention operators. Sizes and addresses are those of tensors that `ops` checked and keeps alive.
 #include "binding.h"
 
-void bind_attention(nb::class_<Kernels>& kernels) { (void)kernels; }
+namespace {
+
+void attention(Kernels& kernels, uintptr_t q, uintptr_t own_codes, uintptr_t own_scales, uintptr_t ring_codes,
+               uintptr_t ring_scales, uintptr_t entry_codes, uintptr_t entry_scales, uintptr_t selected, uintptr_t sink,
+               uintptr_t cos, uintptr_t sin, size_t tokens, size_t heads, size_t dim, size_t window, size_t topk,
+               size_t pairs, int64_t position, float scale, uintptr_t y) {
+    kernels.run(kernels.table->attention,
+                ShoalAttention{at<const uint16_t>(q), at<const uint8_t>(own_codes), at<const uint8_t>(own_scales),
+                               at<const uint8_t>(ring_codes), at<const uint8_t>(ring_scales),
+                               at<const uint8_t>(entry_codes), at<const uint8_t>(entry_scales),
+                               at<const int64_t>(selected), at<const float>(sink), at<const float>(cos),
+                               at<const float>(sin), tokens, heads, dim, window, topk, pairs, position, scale,
+                               at<uint16_t>(y)});
+}
+
+void rotate_rows(Kernels& kernels, uintptr_t x, uintptr_t cos, uintptr_t sin, size_t rows, size_t heads, size_t dim,
+                 size_t pairs, bool inverse, uintptr_t y) {
+    kernels.run(kernels.table->rotate_rows,
+                ShoalRotateRows{at<const uint16_t>(x), at<const float>(cos), at<const float>(sin), rows, heads, dim,
+                                pairs, inverse, at<uint16_t>(y)});
+}
+
+void rope_table(Kernels& kernels, uintptr_t positions, uintptr_t frequencies, size_t rows, size_t pairs, uintptr_t cos,
+                uintptr_t sin) {
+    kernels.run(kernels.table->rope_table,
+                ShoalRopeTable{at<const int64_t>(positions), at<const float>(frequencies), rows, pairs, at<float>(cos),
+                               at<float>(sin)});
+}
+
+}  // namespace
+
+void bind_attention(nb::class_<Kernels>& kernels) {
+    kernels.def("attention", &attention, nb::arg("q"), nb::arg("own_codes"), nb::arg("own_scales"),
+                nb::arg("ring_codes"), nb::arg("ring_scales"), nb::arg("entry_codes"), nb::arg("entry_scales"),
+                nb::arg("selected"), nb::arg("sink"), nb::arg("cos"), nb::arg("sin"), nb::arg("tokens"),
+                nb::arg("heads"), nb::arg("dim"), nb::arg("window"), nb::arg("topk"), nb::arg("pairs"),
+                nb::arg("position"), nb::arg("scale"), nb::arg("y"));
+    kernels.def("rotate_rows", &rotate_rows, nb::arg("x"), nb::arg("cos"), nb::arg("sin"), nb::arg("rows"),
+                nb::arg("heads"), nb::arg("dim"), nb::arg("pairs"), nb::arg("inverse"), nb::arg("y"));
+    kernels.def("rope_table", &rope_table, nb::arg("positions"), nb::arg("frequencies"), nb::arg("rows"),
+                nb::arg("pairs"), nb::arg("cos"), nb::arg("sin"));
+}

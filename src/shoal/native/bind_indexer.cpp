@@ -1,4 +1,27 @@
 // Python names of the indexer operators. Sizes and addresses are those of tensors that `ops` checked and keeps alive.
 #include "binding.h"
 
-void bind_indexer(nb::class_<Kernels>& kernels) { (void)kernels; }
+namespace {
+
+// An address of 0 is an input that is not there or an output that is not wanted.
+void index_select(Kernels& kernels, uintptr_t q_codes, uintptr_t q_scales, uintptr_t weights, uintptr_t key_codes,
+                  uintptr_t key_scales, uintptr_t visible, uintptr_t candidates, size_t tokens, size_t heads, size_t dim,
+                  size_t keys, size_t count, uintptr_t selected, size_t block, size_t block_count,
+                  uintptr_t candidate_positions, uintptr_t scores) {
+    kernels.run(kernels.table->index_select,
+                ShoalIndexSelect{at<const uint8_t>(q_codes), at<const uint8_t>(q_scales), at<const uint16_t>(weights),
+                                 at<const uint8_t>(key_codes), at<const uint8_t>(key_scales),
+                                 at<const int64_t>(visible), at<const uint8_t>(candidates), tokens, heads, dim, keys,
+                                 count, at<int64_t>(selected), block, block_count, at<uint8_t>(candidate_positions),
+                                 at<uint16_t>(scores)});
+}
+
+}  // namespace
+
+void bind_indexer(nb::class_<Kernels>& kernels) {
+    kernels.def("index_select", &index_select, nb::arg("q_codes"), nb::arg("q_scales"), nb::arg("weights"),
+                nb::arg("key_codes"), nb::arg("key_scales"), nb::arg("visible"), nb::arg("candidates"),
+                nb::arg("tokens"), nb::arg("heads"), nb::arg("dim"), nb::arg("keys"), nb::arg("count"),
+                nb::arg("selected"), nb::arg("block"), nb::arg("block_count"), nb::arg("candidate_positions"),
+                nb::arg("scores"));
+}

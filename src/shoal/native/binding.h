@@ -60,3 +60,4 @@ void bind_experts(nb::class_<Kernels>& kernels);
 void bind_attention(nb::class_<Kernels>& kernels);
 void bind_indexer(nb::class_<Kernels>& kernels);
 void bind_elementwise(nb::class_<Kernels>& kernels);
+void bind_stages(nb::class_<Kernels>& kernels);

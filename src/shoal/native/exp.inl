@@ -10,10 +10,10 @@ constexpr double kExpCoefficients[] = {1.0 / 6227020800.0, 1.0 / 479001600.0, 1.
                                        1.0 / 40320.0,      1.0 / 5040.0,      1.0 / 720.0,      1.0 / 120.0,     1.0 / 24.0,
                                        1.0 / 6.0,          1.0 / 2.0,         1.0,              1.0};
 
-// Any x but NaN.
+// A NaN passes: minimum and maximum hand on their second operand.
 inline Doubles exp_lanes(Doubles x) {
     const Doubles smallest = broadcast_double(-745.0), largest = broadcast_double(709.0);
-    const Doubles clamped = minimum(maximum(x, smallest), largest);
+    const Doubles clamped = minimum(largest, maximum(smallest, x));
     const Doubles n = nearest_integer(multiply(clamped, broadcast_double(1.4426950408889634)));
     const Doubles r = subtract(subtract(clamped, multiply(n, broadcast_double(0.6931471803691238))),
                                multiply(n, broadcast_double(1.9082149292705877e-10)));

@@ -4,16 +4,25 @@
 #include "kernels.h"
 #include "lanes.h"
 
-#include "quantize_q8.inl"
+namespace {
+
+// 2^exponent for exponents from -1022 to 1023.
+inline double power_of_two(int64_t exponent) {
+    const int64_t bits = (exponent + 1023) << 52;
+    double value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+}  // namespace
+
 // Each builds on those above it.
-#include "elementary.inl"
 #include "halving.inl"
 #include "block_linear.inl"
-#include "split_mix.inl"
 
 extern "C" const ShoalKernels SHOAL_NAME(kernels);
 extern "C" const ShoalKernels SHOAL_NAME(kernels) = {
-    SHOAL_TEXT(SHOAL_ISA), quantize_q8, block_linear, halving_dots, elementary, split_mix,
+    SHOAL_TEXT(SHOAL_ISA), block_linear, halving_dots,
 #define SHOAL_ENTRY(name, Parameters) SHOAL_NAME(name),
     SHOAL_OPERATORS(SHOAL_ENTRY)
 #undef SHOAL_ENTRY

@@ -14,12 +14,11 @@
 #include "linear.h"
 #include "names.h"
 #include "pool.h"
+#include "stages.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum ShoalFunction { SHOAL_EXP, SHOAL_SIGMOID, SHOAL_SILU, SHOAL_SOFTPLUS, SHOAL_FUNCTIONS };
 
 // `batch` products of [rows, inner] by [columns, inner] transposed.
 typedef struct ShoalDots {
@@ -35,20 +34,14 @@ typedef struct ShoalBlockLinear {
     uint16_t* y;
 } ShoalBlockLinear;
 
-// scale [3], base [streams * (streams + 2)].
-typedef struct ShoalMix {
-    size_t rows, streams, iterations;
-    const float *scale, *base;
-    float eps;
-} ShoalMix;
-
 // Every operator of every family. Compiled per instruction set as SHOAL_NAME(operator).
 #define SHOAL_OPERATORS(X)       \
     SHOAL_LINEAR_OPERATORS(X)    \
     SHOAL_EXPERTS_OPERATORS(X)   \
     SHOAL_ATTENTION_OPERATORS(X) \
     SHOAL_INDEXER_OPERATORS(X)   \
-    SHOAL_ELEMENTWISE_OPERATORS(X)
+    SHOAL_ELEMENTWISE_OPERATORS(X) \
+    SHOAL_STAGES_OPERATORS(X)
 
 #if defined(SHOAL_ISA)
 #define SHOAL_DECLARE_OPERATOR(name, Parameters) void SHOAL_NAME(name)(const Parameters* p, ShoalPool* pool);
@@ -58,16 +51,10 @@ SHOAL_OPERATORS(SHOAL_DECLARE_OPERATOR)
 
 typedef struct ShoalKernels {
     const char* isa;
-    // x bf16 [rows, columns] -> codes E4M3 [rows, columns], scales E8M0 [rows, columns / 32]; columns % 32 == 0.
-    void (*quantize_q8)(const uint16_t* x, uint8_t* codes, uint8_t* scales, size_t rows, size_t columns);
     // Room: x_values [rows * inputs], w_values [inputs], terms [inputs / 32].
     void (*block_linear)(const ShoalBlockLinear* p, int32_t* x_values, int32_t* w_values, double* terms);
     // y double [batch, rows, columns]; room: terms [inner].
     void (*halving_dots)(const float* a, const float* b, double* y, const ShoalDots* shape, double* terms);
-    // A ShoalFunction of every element.
-    void (*elementary)(int function, const float* x, float* y, size_t count);
-    // u [rows, streams * (streams + 2)] -> pre, post [rows, streams], comb [rows, streams, streams].
-    void (*split_mix)(const ShoalMix* p, const float* u, float* pre, float* post, float* comb);
 #define SHOAL_MEMBER(name, Parameters) void (*name)(const Parameters* p, ShoalPool* pool);
     SHOAL_OPERATORS(SHOAL_MEMBER)
 #undef SHOAL_MEMBER

@@ -30,6 +30,19 @@ inline Floats load_e4m3_over_256(const uint8_t* p) {
     const __m256i halves = _mm256_and_si256(_mm256_slli_epi16(codes, 7), _mm256_set1_epi16(static_cast<short>(0xbf80)));
     return {_mm512_cvtph_ps(halves)};
 }
+// Eight bytes of two E2M1 codes each, the low nibble first: the high byte of every code as half precision.
+inline __m128i e2m1_halves(const uint8_t* p) {
+    const __m128i table = _mm_setr_epi8(0, 0x38, 0x3c, 0x3e, 0x40, 0x42, 0x44, 0x46, -0x80, -0x48, -0x44, -0x42, -0x40,
+                                        -0x3e, -0x3c, -0x3a);
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)), nibble = _mm_set1_epi8(15);
+    const __m128i low = _mm_and_si128(bytes, nibble), high = _mm_and_si128(_mm_srli_epi16(bytes, 4), nibble);
+    return _mm_shuffle_epi8(table, _mm_unpacklo_epi8(low, high));
+}
+inline Floats load_e2m1(const uint8_t* p) {
+    const __m128i tops = e2m1_halves(p), zero = _mm_setzero_si128();
+    const __m128i first = _mm_unpacklo_epi8(zero, tops), second = _mm_unpackhi_epi8(zero, tops);
+    return {_mm512_cvtph_ps(_mm256_set_m128i(second, first))};
+}
 inline Floats add(Floats a, Floats b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline Floats subtract(Floats a, Floats b) { return {_mm512_sub_ps(a.v, b.v)}; }
 inline Floats multiply(Floats a, Floats b) { return {_mm512_mul_ps(a.v, b.v)}; }

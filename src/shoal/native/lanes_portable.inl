@@ -29,6 +29,14 @@ inline float e4m3_over_256(uint8_t code) {
     return code & 0x80 ? -magnitude : magnitude;
 }
 inline Floats load_e4m3_over_256(const uint8_t* p) { SHOAL_EACH(Floats, kLanes, e4m3_over_256(p[i])); }
+// Eight bytes of two E2M1 codes each, the low nibble first.
+inline float e2m1_value(uint32_t code) {
+    constexpr float magnitudes[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+    return code & 8 ? -magnitudes[code & 7] : magnitudes[code & 7];
+}
+inline Floats load_e2m1(const uint8_t* p) {
+    SHOAL_EACH(Floats, kLanes, e2m1_value(i % 2 ? p[i / 2] >> 4 : p[i / 2] & 15u));
+}
 inline Floats add(Floats a, Floats b) { SHOAL_EACH(Floats, kLanes, a.v[i] + b.v[i]); }
 inline Floats subtract(Floats a, Floats b) { SHOAL_EACH(Floats, kLanes, a.v[i] - b.v[i]); }
 inline Floats multiply(Floats a, Floats b) { SHOAL_EACH(Floats, kLanes, a.v[i] * b.v[i]); }

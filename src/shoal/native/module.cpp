@@ -24,14 +24,7 @@ const ShoalKernels* table_named(const std::string& isa) {
     throw nb::value_error(("no kernels for `" + isa + "` on this machine").c_str());
 }
 
-// All sizes are those of tensors that `ops.native` checked and keeps alive.
-void quantize_q8(const std::string& isa, uintptr_t x, uintptr_t codes, uintptr_t scales, size_t rows, size_t columns) {
-    if (columns % 32 != 0) throw nb::value_error("`columns` must be a multiple of 32");
-    const ShoalKernels* table = table_named(isa);
-    const Unlocked unlocked;
-    table->quantize_q8(at<const uint16_t>(x), at<uint8_t>(codes), at<uint8_t>(scales), rows, columns);
-}
-
+// All sizes are those of tensors that `ops.kernels` checked and keeps alive.
 void block_linear(const std::string& isa, uintptr_t x_codes, uintptr_t x_scales, uintptr_t weight_codes,
                   uintptr_t weight_scales, bool weight_is_e2m1, size_t rows, size_t outputs, size_t inputs,
                   uintptr_t y) {
@@ -57,21 +50,6 @@ void halving_dots(const std::string& isa, uintptr_t a, uintptr_t b, uintptr_t y,
     table->halving_dots(at<const float>(a), at<const float>(b), at<double>(y), &shape, terms.data());
 }
 
-void elementary(const std::string& isa, int function, uintptr_t x, uintptr_t y, size_t count) {
-    if (function < 0 || function >= SHOAL_FUNCTIONS) throw nb::value_error("`function` is not one of ShoalFunction");
-    const ShoalKernels* table = table_named(isa);
-    const Unlocked unlocked;
-    table->elementary(function, at<const float>(x), at<float>(y), count);
-}
-
-void split_mix(const std::string& isa, uintptr_t u, uintptr_t scale, uintptr_t base, size_t rows, size_t streams,
-               size_t iterations, float eps, uintptr_t pre, uintptr_t post, uintptr_t comb) {
-    const ShoalKernels* table = table_named(isa);
-    const ShoalMix p = {rows, streams, iterations, at<const float>(scale), at<const float>(base), eps};
-    const Unlocked unlocked;
-    table->split_mix(&p, at<const float>(u), at<float>(pre), at<float>(post), at<float>(comb));
-}
-
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -86,18 +64,11 @@ NB_MODULE(_native, module) {
             return names;
         },
         "Instruction sets this machine runs, best first; the last is portable.");
-    module.def("quantize_q8", &quantize_q8, nb::arg("isa"), nb::arg("x"), nb::arg("codes"), nb::arg("scales"),
-               nb::arg("rows"), nb::arg("columns"));
     module.def("block_linear", &block_linear, nb::arg("isa"), nb::arg("x_codes"), nb::arg("x_scales"),
                nb::arg("weight_codes"), nb::arg("weight_scales"), nb::arg("weight_is_e2m1"), nb::arg("rows"),
                nb::arg("outputs"), nb::arg("inputs"), nb::arg("y"));
     module.def("halving_dots", &halving_dots, nb::arg("isa"), nb::arg("a"), nb::arg("b"), nb::arg("y"),
                nb::arg("batch"), nb::arg("rows"), nb::arg("columns"), nb::arg("inner"));
-    module.def("elementary", &elementary, nb::arg("isa"), nb::arg("function"), nb::arg("x"), nb::arg("y"),
-               nb::arg("count"));
-    module.def("split_mix", &split_mix, nb::arg("isa"), nb::arg("u"), nb::arg("scale"), nb::arg("base"),
-               nb::arg("rows"), nb::arg("streams"), nb::arg("iterations"), nb::arg("eps"), nb::arg("pre"),
-               nb::arg("post"), nb::arg("comb"));
     module.attr("EXP") = static_cast<int>(SHOAL_EXP);
     module.attr("SIGMOID") = static_cast<int>(SHOAL_SIGMOID);
     module.attr("SILU") = static_cast<int>(SHOAL_SILU);
@@ -116,4 +87,5 @@ NB_MODULE(_native, module) {
     bind_attention(kernels);
     bind_indexer(kernels);
     bind_elementwise(kernels);
+    bind_stages(kernels);
 }

@@ -6,34 +6,33 @@ of rows. `wide` sums in float64 in a written order and rounds once: the same bit
 """
 
 from abc import ABC, abstractmethod
-from typing import Protocol
 
 from jaxtyping import BFloat16, Float, Float32, Int64
 from torch import Tensor
 
-from shoal.ops.quantize import Quantized
-from shoal.ops.weights import BlockScaledWeight
-
-
-class FusedKernels(Protocol):
-    """Kernels for whole operators; an operator takes one where its arithmetic has it."""
-
-    def split_mix(
-        self, u: Tensor, scale: Tensor, base: Tensor, streams: int, iterations: int, eps: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """`hyper_connections.split_mix_torch`."""
-        ...
+from shoal.ops.kernels import Kernels
+from shoal.ops.quantize import Quantized, quantize_q4c, quantize_q4i
+from shoal.ops.weights import BlockScaledWeight, Float8Weight
 
 
 class Arithmetic(ABC):
     """The linear products, elementary functions and selection of one arithmetic."""
 
     name: str
-    kernels: FusedKernels | None = None
+    # Where there are kernels for whole operators, an operator takes them.
+    kernels: Kernels | None = None
 
     @abstractmethod
     def quantize_q8(self, x: BFloat16[Tensor, "*rows columns"]) -> Quantized:
         """The Q8 activation quantiser (spec §3.1)."""
+
+    def quantize_q4i(self, x: BFloat16[Tensor, "*rows columns"]) -> Quantized:
+        """The Q4i quantiser of index queries and keys (spec §3.1)."""
+        return quantize_q4i(x) if self.kernels is None else self.kernels.quantize_q4i(x)
+
+    def quantize_q4c(self, x: BFloat16[Tensor, "*rows columns"]) -> Quantized:
+        """The Q4c quantiser of compressed KV (spec §3.1)."""
+        return quantize_q4c(x) if self.kernels is None else self.kernels.quantize_q4c(x)
 
     @abstractmethod
     def quantized_linear(self, x: Quantized, weight: BlockScaledWeight) -> BFloat16[Tensor, "tokens outputs"]:
@@ -59,9 +58,9 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def grouped_linear(
-        self, x: BFloat16[Tensor, "tokens groups inputs"], weight: BFloat16[Tensor, "groups outputs inputs"]
+        self, x: BFloat16[Tensor, "tokens groups inputs"], weight: Float8Weight
     ) -> BFloat16[Tensor, "tokens groups outputs"]:
-        """One bf16 product a group, rounded to bf16 (spec §4.2 step 7)."""
+        """One bf16 product a group, rounded to bf16 (spec §4.2 step 7); the weight holds group after group."""
 
     @abstractmethod
     def attention_scores(

@@ -9,10 +9,10 @@ from shoal.ops.wide import Wide
 ARITHMETICS = ("native", "wide", "release")
 
 
-def arithmetic_named(name: str, isa: str | None = None) -> Arithmetic:
-    """`native`, `wide` or `release`; `isa` forces the instruction set of native kernels."""
+def arithmetic_named(name: str, isa: str | None = None, threads: int = 1) -> Arithmetic:
+    """`native`, `wide` or `release`; `isa` forces the instruction set of native kernels, which run on `threads`."""
     if name == "native":
-        return Native(isa)
+        return Native(isa, threads)
     if name == "wide":
         return Wide()
     if name == "release":

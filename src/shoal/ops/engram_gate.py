@@ -23,6 +23,23 @@ def gate_streams(
 
     The gate of an image row is zero. There is no residual scaling.
     """
+    if arithmetic.kernels is not None:
+        projected = torch.cat((key.flatten(1), value), dim=1)
+        return arithmetic.kernels.engram_gate(streams, projected, q_weight, k_weight, image_mask, eps)
+    return gate_streams_torch(streams, key, value, q_weight, k_weight, image_mask, eps, arithmetic)
+
+
+def gate_streams_torch(
+    streams: BFloat16[Tensor, "tokens streams dim"],
+    key: BFloat16[Tensor, "tokens streams dim"],
+    value: BFloat16[Tensor, "tokens dim"],
+    q_weight: BFloat16[Tensor, "streams dim"],
+    k_weight: BFloat16[Tensor, "streams dim"],
+    image_mask: Bool[Tensor, "tokens"] | None,
+    eps: float,
+    arithmetic: Arithmetic,
+) -> BFloat16[Tensor, "tokens streams dim"]:
+    """The formula, its three sums in the arithmetic's accumulator; the kernel's are in sixteen float32 lanes."""
     gate = _gate(streams.float(), key.float(), q_weight.float() * k_weight.float(), eps, arithmetic)
     if image_mask is not None:
         gate = gate.masked_fill(image_mask[:, None], 0.0)

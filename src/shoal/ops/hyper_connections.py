@@ -7,6 +7,8 @@ from jaxtyping import BFloat16, Float32
 from torch import Tensor
 
 from shoal.ops.arithmetic import Arithmetic
+from shoal.ops.quantize import Quantized
+from shoal.ops.rms_norm import rms_norm
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def split_mix(
 ) -> Mix:
     """The coefficients that u projects to, by the kernel where there is one."""
     if arithmetic.kernels is not None:
-        return Mix(*arithmetic.kernels.split_mix(u, scale, base, streams, iterations, eps))
+        return Mix(*arithmetic.kernels.split_mix(u, None, scale, base, streams, iterations, eps, 0.0))
     return split_mix_torch(u, scale, base, streams, iterations, eps, arithmetic)
 
 
@@ -71,8 +73,12 @@ def mix_coefficients(
     arithmetic: Arithmetic,
 ) -> Float32[Tensor, "tokens coefficients"]:
     """u = (fn·z)·ρ over z, the streams end to end; ρ = 1/√(mean z² + eps) multiplies after the projection."""
-    flat = streams.flatten(1).float()
-    return arithmetic.linear_float32(flat, weight) * arithmetic.rsqrt(arithmetic.mean_square(flat) + norm_eps)
+    flat = streams.flatten(1)
+    if arithmetic.kernels is not None:
+        mean_square = arithmetic.kernels.mean_square(flat)[:, None]
+    else:
+        mean_square = arithmetic.mean_square(flat.float())
+    return arithmetic.linear_float32(flat.float(), weight) * arithmetic.rsqrt(mean_square + norm_eps)
 
 
 def collapse(
@@ -82,7 +88,46 @@ def collapse(
     return ordered_sum(pre[..., None] * streams.float(), 1).to(streams.dtype)
 
 
+def collapse_norm(
+    streams: BFloat16[Tensor, "tokens streams dim"],
+    pre: Float32[Tensor, "tokens streams"],
+    weight: BFloat16[Tensor, "dim"],
+    eps: float,
+    arithmetic: Arithmetic,
+) -> BFloat16[Tensor, "tokens dim"]:
+    """`rms_norm` of `collapse`: a sublayer's input."""
+    if arithmetic.kernels is not None:
+        return arithmetic.kernels.collapse_norm(streams, pre, weight, eps)
+    return rms_norm(collapse(streams, pre), weight, eps, arithmetic)
+
+
+def collapse_norm_q8(
+    streams: BFloat16[Tensor, "tokens streams dim"],
+    pre: Float32[Tensor, "tokens streams"],
+    weight: BFloat16[Tensor, "dim"],
+    eps: float,
+    arithmetic: Arithmetic,
+) -> tuple[BFloat16[Tensor, "tokens dim"], Quantized]:
+    """`collapse_norm` and Q8 of its result."""
+    if arithmetic.kernels is not None:
+        return arithmetic.kernels.collapse_norm_q8(streams, pre, weight, eps)
+    x = collapse_norm(streams, pre, weight, eps, arithmetic)
+    return x, arithmetic.quantize_q8(x)
+
+
 def expand(
+    x: BFloat16[Tensor, "tokens dim"],
+    streams: BFloat16[Tensor, "tokens streams dim"],
+    mix: Mix,
+    arithmetic: Arithmetic | None = None,
+) -> BFloat16[Tensor, "tokens streams dim"]:
+    """The streams after a sublayer's output x, by the kernel where the arithmetic has one: the same bits."""
+    if arithmetic is not None and arithmetic.kernels is not None:
+        return arithmetic.kernels.expand(x, streams, mix.post, mix.comb)
+    return expand_torch(x, streams, mix)
+
+
+def expand_torch(
     x: BFloat16[Tensor, "tokens dim"], streams: BFloat16[Tensor, "tokens streams dim"], mix: Mix
 ) -> BFloat16[Tensor, "tokens streams dim"]:
     """bf16(post[c]·x + Σ_j comb[j, c]·h[j]): the sum over source streams is complete before x joins."""

@@ -5,8 +5,49 @@ from jaxtyping import BFloat16, Bool, Int64
 from torch import Tensor
 
 from shoal.ops.arithmetic import Arithmetic
+from shoal.ops.index_selection import CandidateBlocks, IndexSelection
+from shoal.ops.quantize import Quantized
 
 ABSENT = -1
+
+
+def select(
+    q: Quantized,
+    keys: Quantized,
+    weights: BFloat16[Tensor, "tokens heads"],
+    visible: Int64[Tensor, "tokens"],
+    count: int,
+    arithmetic: Arithmetic,
+    candidates: Bool[Tensor, "tokens positions"] | None = None,
+    blocks: CandidateBlocks | None = None,
+    wants_scores: bool = False,
+) -> IndexSelection:
+    """The `count` best positions below `visible` (and in `candidates`), for Q4i q [tokens, heads, dim] and keys.
+
+    With `blocks`, the candidate positions too. Nothing of size tokens x heads x positions is held by the kernel.
+    """
+    if arithmetic.kernels is not None:
+        return arithmetic.kernels.index_select(q, keys, weights, visible, count, candidates, blocks, wants_scores)
+    return select_torch(q, keys, weights, visible, count, arithmetic, candidates, blocks, wants_scores)
+
+
+def select_torch(
+    q: Quantized,
+    keys: Quantized,
+    weights: BFloat16[Tensor, "tokens heads"],
+    visible: Int64[Tensor, "tokens"],
+    count: int,
+    arithmetic: Arithmetic,
+    candidates: Bool[Tensor, "tokens positions"] | None = None,
+    blocks: CandidateBlocks | None = None,
+    wants_scores: bool = False,
+) -> IndexSelection:
+    """Scores, restricted to candidates; then the candidates of later layers and the selection."""
+    scores = index_scores(q.dequantize(), keys.dequantize(), weights, visible, arithmetic)
+    if candidates is not None:
+        scores = scores.masked_fill(~candidates, -torch.inf)
+    inside = None if blocks is None else candidate_positions(scores, visible, blocks.size, blocks.count, arithmetic)
+    return IndexSelection(select_positions(scores, count, arithmetic), inside, scores if wants_scores else None)
 
 
 def index_scores(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.quantize import Quantized, quantize_q8_torch
-from shoal.ops.weights import BlockScaledWeight, dequantize_weight
+from shoal.ops.weights import BlockScaledWeight, Float8Weight, dequantize_weight
 
 
 class Release(Arithmetic):
@@ -43,9 +43,10 @@ class Release(Arithmetic):
         return torch.cat(rows) if rows else x.new_zeros((0, weight.shape[0]), dtype=torch.float32)
 
     def grouped_linear(
-        self, x: BFloat16[Tensor, "tokens groups inputs"], weight: BFloat16[Tensor, "groups outputs inputs"]
+        self, x: BFloat16[Tensor, "tokens groups inputs"], weight: Float8Weight
     ) -> BFloat16[Tensor, "tokens groups outputs"]:
-        return torch.einsum("bsgd,grd->bsgr", x[None], weight)[0]
+        expanded = dequantize_weight(weight).unflatten(0, (x.shape[1], -1))
+        return torch.einsum("bsgd,grd->bsgr", x[None], expanded)[0]
 
     def attention_scores(
         self, q: BFloat16[Tensor, "tokens heads dim"], keys: BFloat16[Tensor, "tokens columns dim"]

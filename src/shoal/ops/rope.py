@@ -47,11 +47,17 @@ class Rotation:
         """The conjugate rotation."""
         return Rotation(self.cos, -self.sin)
 
+    def __getitem__(self, rows: slice) -> "Rotation":
+        """The rotation of the same rows."""
+        return Rotation(self.cos[rows], self.sin[rows])
+
 
 def rotation_at(
     positions: Int64[Tensor, "tokens"], frequencies: Float32[Tensor, "pairs"], arithmetic: Arithmetic
 ) -> Rotation:
     """The rotation of each position. The angle is a float32 product, as released: it matters above 1e5 positions."""
+    if arithmetic.kernels is not None:
+        return Rotation(*arithmetic.kernels.rope_table(positions, frequencies))
     return Rotation(*arithmetic.cos_sin(positions.float()[:, None] * frequencies))
 
 

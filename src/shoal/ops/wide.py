@@ -13,7 +13,7 @@ from shoal.ops import elementary
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.quantize import Quantized, quantize_q8_torch
 from shoal.ops.rounding import round_to_bfloat16, sqrt_float32
-from shoal.ops.weights import BLOCK, BlockScaledWeight
+from shoal.ops.weights import BLOCK, BlockScaledWeight, Float8Weight, dequantize_weight
 
 # Products held at once, 32 MiB of float64: enough to be quick, small enough for the third-level cache.
 PRODUCTS_AT_ONCE = 1 << 22
@@ -76,9 +76,10 @@ class Wide(Arithmetic):
         return self.linear_float32(x, weight)
 
     def grouped_linear(
-        self, x: BFloat16[Tensor, "tokens groups inputs"], weight: BFloat16[Tensor, "groups outputs inputs"]
+        self, x: BFloat16[Tensor, "tokens groups inputs"], weight: Float8Weight
     ) -> BFloat16[Tensor, "tokens groups outputs"]:
-        parts = [self.linear_bfloat16(x[:, group], weight[group]) for group in range(weight.shape[0])]
+        expanded = dequantize_weight(weight).unflatten(0, (x.shape[1], -1))
+        parts = [self.linear_bfloat16(x[:, group], expanded[group]) for group in range(x.shape[1])]
         return torch.stack(parts, dim=1)
 
     def attention_scores(

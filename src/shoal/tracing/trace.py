@@ -60,7 +60,7 @@ def trace_backbone(
     all_rows = record.wants("logits") or record.wants("final.normed")
     cache, start = backbone.new_cache(), 0
     for size in sizes:
-        batch = Batch.build([list(ids[start : start + size])], [cache], all_logits=all_rows)
+        batch = Batch.build([list(ids[start : start + size])], [cache], logits="all" if all_rows else "last")
         record("logits", backbone.forward(batch, [cache], record).logits)
         start += size
     for name, value in cache_tensors(cache):

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
-from shoal.model.moe import Experts, ExpertWeights
+from shoal.model.moe import Experts
+from shoal.ops.mixture import ExpertWeights
 from shoal.ops.weights import BlockScaledWeight, Float4Weight
 from shoal.weights.reader import mapped_float4, refuse_nan_scales
 
@@ -23,10 +24,9 @@ class MappedExperts:
     def request(self, layer_id: int, expert_ids: Sequence[int]) -> None:
         """Ignored: the kernel reads pages when they are touched."""
 
-    def arrivals(self, layer_id: int, expert_ids: Sequence[int]) -> Iterator[tuple[int, ExpertWeights]]:
-        """The experts in the order asked for."""
-        for expert_id in expert_ids:
-            yield expert_id, self._expert(layer_id, expert_id)
+    def arrivals(self, layer_id: int, expert_ids: Sequence[int]) -> Iterator[list[tuple[int, ExpertWeights]]]:
+        """All of them at once, in the order asked for."""
+        yield [(expert_id, self._expert(layer_id, expert_id)) for expert_id in expert_ids]
 
     def _expert(self, layer_id: int, expert_id: int) -> ExpertWeights:
         name = f"{self.prefixes[layer_id]}.{expert_id}"
@@ -52,17 +52,20 @@ class CachedExperts:
         """Passed on for those not held."""
         self.store.request(layer_id, self._missing(layer_id, expert_ids))
 
-    def arrivals(self, layer_id: int, expert_ids: Sequence[int]) -> Iterator[tuple[int, ExpertWeights]]:
-        """Held experts first, then the others as the store brings them."""
+    def arrivals(self, layer_id: int, expert_ids: Sequence[int]) -> Iterator[list[tuple[int, ExpertWeights]]]:
+        """Held experts first, then the others as the store brings them, at most `capacity` at once."""
         missing = self._missing(layer_id, expert_ids)
         held = [expert_id for expert_id in expert_ids if (layer_id, expert_id) in self._held]
         for expert_id in held:
             # Taken now: an arrival below may push it out.
             self._held.move_to_end((layer_id, expert_id))
         self.hits, self.misses = self.hits + len(held), self.misses + len(missing)
-        yield from [(expert_id, self._held[layer_id, expert_id]) for expert_id in held]
-        for expert_id, weights in self.store.arrivals(layer_id, missing):
-            yield expert_id, self._keep((layer_id, expert_id), weights)
+        if held:
+            yield [(expert_id, self._held[layer_id, expert_id]) for expert_id in held]
+        # No more copies at once than the capacity allows.
+        for start in range(0, len(missing), self.capacity):
+            for arrived in self.store.arrivals(layer_id, missing[start : start + self.capacity]):
+                yield [(expert_id, self._keep((layer_id, expert_id), weights)) for expert_id, weights in arrived]
 
     def _missing(self, layer_id: int, expert_ids: Sequence[int]) -> list[int]:
         return [expert_id for expert_id in expert_ids if (layer_id, expert_id) not in self._held]

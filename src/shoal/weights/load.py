@@ -14,13 +14,19 @@ from shoal.engram.token_map import TokenMap
 from shoal.model.attention import Attention, AttentionWeights
 from shoal.model.backbone import Backbone, BackboneWeights, EngramAddresses, RopeFrequencies
 from shoal.model.compressor import Compressor, CompressorWeights
-from shoal.model.engram import Engram, EngramRows, EngramWeights
-from shoal.model.hyper_connections import HyperConnection, HyperConnectionWeights
-from shoal.model.indexer import Indexer, IndexerWeights
-from shoal.model.layer import Layer, LayerNorms
-from shoal.model.moe import Experts, ExpertWeights, MoE, MoEWeights
+from shoal.model.engram import Engram, EngramRows
+from shoal.model.indexer import Indexer
+from shoal.model.layer import Layer
+from shoal.model.moe import Experts, MoE, MoEWeights
 from shoal.ops.arithmetic import Arithmetic
+from shoal.ops.attention_projections import InputProjections, OutputProjections
+from shoal.ops.engram_memory import EngramWeights
+from shoal.ops.index_queries import IndexerWeights
+from shoal.ops.latents import LatentWeights
+from shoal.ops.mixture import ExpertWeights
 from shoal.ops.rope import Yarn, rope_frequencies
+from shoal.ops.routing import Router
+from shoal.ops.sublayer import EntryWeights
 from shoal.ops.wide import Wide
 from shoal.weights.engram_tables import MappedEngramRows
 from shoal.weights.experts import MappedExperts
@@ -141,12 +147,9 @@ class _Builder:
         )
 
     def _layer(self, plan: LayerPlan, frequencies: RopeFrequencies) -> Layer:
-        tensor, name = self.reader.tensor, plan.prefix
-        norms = LayerNorms(tensor(f"{name}.attn_norm.weight"), tensor(f"{name}.ffn_norm.weight"))
         return Layer(
-            norms,
-            self._hyper_connection(f"{name}.hc_attn"),
-            self._hyper_connection(f"{name}.hc_ffn"),
+            self._entry(plan, "attn"),
+            self._entry(plan, "ffn"),
             self._attention(plan, frequencies),
             self._moe(plan),
             self._engram(plan) if plan.engram_index is not None else None,
@@ -155,22 +158,22 @@ class _Builder:
             self.arithmetic,
         )
 
-    def _hyper_connection(self, name: str) -> HyperConnection:
-        parts = {part: self.reader.tensor(f"{name}_{part}") for part in ("fn", "base", "scale")}
-        return HyperConnection(HyperConnectionWeights(**parts), self.config, self.arithmetic)
+    def _entry(self, plan: LayerPlan, sublayer: str) -> EntryWeights:
+        tensor, name = self.reader.tensor, plan.prefix
+        parts = {part: tensor(f"{name}.hc_{sublayer}_{part}") for part in ("fn", "base", "scale")}
+        return EntryWeights(**parts, norm=tensor(f"{name}.{sublayer}_norm.weight"))
 
     def _attention(self, plan: LayerPlan, frequencies: RopeFrequencies) -> Attention:
         name, tensor, float8 = f"{plan.prefix}.attn", self.reader.tensor, self.reader.float8
-        weights = AttentionWeights(
+        input_projections = InputProjections(
             wq_a=float8(f"{name}.wq_a"),
             q_norm=tensor(f"{name}.q_norm.weight"),
             wq_b=float8(f"{name}.wq_b"),
             wkv=float8(f"{name}.wkv"),
             kv_norm=tensor(f"{name}.kv_norm.weight"),
-            wo_a=float8(f"{name}.wo_a"),
-            wo_b=float8(f"{name}.wo_b"),
-            sink=tensor(f"{name}.attn_sink"),
         )
+        output_projections = OutputProjections(float8(f"{name}.wo_a"), float8(f"{name}.wo_b"), self.config.o_groups)
+        weights = AttentionWeights(input_projections, output_projections, tensor(f"{name}.attn_sink"))
         compressor = self._compressor(plan, frequencies) if plan.owns_kv else None
         indexer = self._indexer(plan) if plan.scores else None
         return Attention(weights, compressor, indexer, plan, self.config, self.arithmetic)
@@ -180,9 +183,11 @@ class _Builder:
         weights = CompressorWeights(
             tensor(f"{name}.compressor.wkv.weight"),
             tensor(f"{name}.compressor.wgate.weight") if plan.compress_ratio > 1 else None,
-            tensor(f"{name}.compressor.norm.weight"),
-            tensor(f"{name}.indexer.wk.weight"),
-            tensor(f"{name}.indexer.k_norm.weight"),
+            LatentWeights(
+                tensor(f"{name}.compressor.norm.weight"),
+                tensor(f"{name}.indexer.wk.weight"),
+                tensor(f"{name}.indexer.k_norm.weight"),
+            ),
         )
         return Compressor(weights, plan, self.config, frequencies.yarn, self.arithmetic)
 
@@ -195,7 +200,10 @@ class _Builder:
         name, tensor = f"{plan.prefix}.ffn", self.reader.tensor
         shared = {part: self.reader.float8(f"{name}.shared_experts.{part}") for part in ("w1", "w2", "w3")}
         gate = {part: tensor(f"{name}.gate.{part}") for part in ("bias", "bias_vl")}
-        weights = MoEWeights(tensor(f"{name}.gate.weight"), **gate, shared=ExpertWeights(**shared))
+        c = self.config
+        active = c.num_active_draft_experts if plan.is_draft else c.n_activated_experts
+        router = Router(tensor(f"{name}.gate.weight"), **gate, active=active, scale=float(c.route_scale))
+        weights = MoEWeights(router, ExpertWeights(**shared))
         return MoE(weights, self.experts, plan, self.config, self.arithmetic)
 
     def _engram(self, plan: LayerPlan) -> Engram:

@@ -1,0 +1,70 @@
+"""The native indexer for tensors: scores, selection and candidates of one sequence in one call."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import BFloat16, Bool, Int64
+from torch import Tensor
+
+from shoal.ops.index_selection import CandidateBlocks, IndexSelection
+from shoal.ops.quantize import Q4I, Quantized
+
+if TYPE_CHECKING:
+    from shoal._native import Kernels as Native
+
+LARGEST_DIM = 1024
+
+
+class IndexerKernels:
+    """Operators of the indexer family."""
+
+    native: "Native"
+
+    def index_select(
+        self,
+        q: Quantized,
+        keys: Quantized,
+        weights: BFloat16[Tensor, "tokens heads"],
+        visible: Int64[Tensor, "tokens"],
+        count: int,
+        candidates: Bool[Tensor, "tokens positions"] | None = None,
+        blocks: CandidateBlocks | None = None,
+        wants_scores: bool = False,
+    ) -> IndexSelection:
+        """`select_torch` under wide arithmetic, for finite weights and scales other than 255."""
+        tokens, heads = weights.shape
+        positions, dim = keys.codes.shape[0], 2 * keys.codes.shape[1]
+        shape = tokens, positions
+        assert q.format is Q4I and keys.format is Q4I, (q.format, keys.format)
+        assert dim % Q4I.group == 0 and dim <= LARGEST_DIM, dim
+        assert q.codes.shape == (tokens, heads, dim // 2), (q.codes.shape, tokens, heads, dim)
+        assert q.scales.shape == (tokens, heads, dim // Q4I.group), (q.scales.shape, tokens, heads, dim)
+        assert keys.scales.shape == (positions, dim // Q4I.group), (keys.scales.shape, positions, dim)
+        assert weights.dtype == torch.bfloat16 and visible.dtype == torch.int64, (weights.dtype, visible.dtype)
+        assert visible.shape == (tokens,), (visible.shape, tokens)
+        assert candidates is None or (candidates.shape == shape and candidates.dtype == torch.bool), shape
+        assert blocks is None or blocks.size > 0, blocks
+        selected = torch.empty((tokens, count), dtype=torch.int64)
+        inside = None if blocks is None else torch.empty(shape, dtype=torch.bool)
+        scores = torch.empty(shape, dtype=torch.bfloat16) if wants_scores else None
+        inputs = [x.contiguous() for x in (q.codes, q.scales, weights, keys.codes, keys.scales, visible)]
+        candidates = None if candidates is None else candidates.contiguous()
+        self.native.index_select(
+            *[x.data_ptr() for x in inputs],
+            _address(candidates),
+            tokens,
+            heads,
+            dim,
+            positions,
+            count,
+            selected.data_ptr(),
+            blocks.size if blocks else 1,
+            blocks.count if blocks else 0,
+            _address(inside),
+            _address(scores),
+        )
+        return IndexSelection(selected, inside, scores)
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
