@@ -9,7 +9,8 @@ void drive_attention(Run run) {
         const Buffer<uint8_t> entry_codes = inputs.bytes(entries * dim / 2);
         // Positive E4M3 numbers near one.
         Buffer<uint8_t> entry_scales = inputs.bytes(entries * dim / 16);
-        for (size_t i = 0; i < entries * dim / 16; ++i) entry_scales[i] = static_cast<uint8_t>(0x30 + entry_scales[i] % 16);
+        for (size_t i = 0; i < entries * dim / 16; ++i)
+            entry_scales[i] = static_cast<uint8_t>(0x30 + entry_scales[i] % 16);
         Buffer<int64_t> selected(tokens * topk);
         for (size_t token = 0; token < tokens; ++token)
             for (size_t k = 0; k < topk; ++k)
@@ -72,7 +73,8 @@ void drive_index_select(Run run) {
     each_case(kRows, {0, 1, 77, 300}, [&](size_t number, size_t tokens, size_t keys) {
         Inputs inputs(number);
         const size_t heads = 6, dim = 64, count = 20, block = 16, block_count = 3;
-        const Buffer<uint8_t> q_codes = inputs.bytes(tokens * heads * dim / 2), key_codes = inputs.bytes(keys * dim / 2);
+        const Buffer<uint8_t> q_codes = inputs.bytes(tokens * heads * dim / 2);
+        const Buffer<uint8_t> key_codes = inputs.bytes(keys * dim / 2);
         const Buffer<uint8_t> q_scales = inputs.e8m0(tokens * heads * dim / 32, 124, 130);
         const Buffer<uint8_t> key_scales = inputs.e8m0(keys * dim / 32, 124, 130);
         const Buffer<uint16_t> weights = inputs.bf16(tokens * heads, 1);

@@ -110,7 +110,8 @@ void drive_pool_groups(Run run) {
     each_case(kRows, {1, 33, 64}, [&](size_t number, size_t groups, size_t columns) {
         Inputs inputs(number);
         const size_t ratio = 4;
-        const Buffer<float> values = inputs.floats(groups * ratio * columns), gates = inputs.floats(groups * ratio * columns);
+        const Buffer<float> values = inputs.floats(groups * ratio * columns);
+        const Buffer<float> gates = inputs.floats(groups * ratio * columns);
         Buffer<uint16_t> y(groups * columns);
         const ShoalPoolGroups p = {values, gates, y, groups, ratio, columns};
         run.kernels->pool_groups(&p, run.pool);
@@ -157,7 +158,8 @@ void drive_route(Run run) {
         for (size_t row = 0; row < rows; ++row) image_mask[row] = row % 2;
         Buffer<int64_t> expert_ids(rows * active);
         Buffer<float> weights(rows * active), margin(rows);
-        const ShoalRoute p = {logits, bias, bias_vl, image_mask, expert_ids, weights, margin, rows, experts, active, 2.5f};
+        const ShoalRoute p = {logits, bias, bias_vl, image_mask, expert_ids, weights, margin, rows,
+                              experts, active, 2.5f};
         run.kernels->route(&p, run.pool);
         report("route", "expert_ids", number, expert_ids);
         report("route", "weights", number, weights);

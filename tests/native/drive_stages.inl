@@ -63,9 +63,9 @@ void drive_project_in(Run run) {
         Buffer<uint16_t> q(rows * heads * head_dim);
         Buffer<uint8_t> qr_codes(rows * q_rank), qr_scales(rows * q_rank / 32);
         Buffer<uint8_t> kv_codes(rows * head_dim), kv_scales(rows * head_dim / 32);
-        const ShoalProjectIn p = {x.codes, x.scales, wq_a,  wq_b,     wkv,    q_norm, kv_norm,  cos,       sin,      rows,
-                                  kDim,    q_rank,   heads, head_dim, kPairs, kEps,   q,        qr_codes,  qr_scales, kv_codes,
-                                  kv_scales};
+        const ShoalProjectIn p = {x.codes,  x.scales,  wq_a,     wq_b,     wkv,   q_norm, kv_norm,
+                                  cos,      sin,       rows,     kDim,     q_rank, heads, head_dim,
+                                  kPairs,   kEps,      q,        qr_codes, qr_scales, kv_codes, kv_scales};
         run.kernels->project_in(&p, run.pool);
         report("project_in", "q", number, q);
         report("project_in", "qr_codes", number, qr_codes);
@@ -152,8 +152,9 @@ void drive_engram_memory(Run run) {
         const Buffer<uint16_t> streams = inputs.bf16(rows * kStreams * kDim);
         const Buffer<uint16_t> q_weight = inputs.bf16(kStreams * kDim, 1), k_weight = inputs.bf16(kStreams * kDim, 1);
         Buffer<uint16_t> streams_out(rows * kStreams * kDim);
-        const ShoalEngramMemory p = {table_rows.codes, table_rows.scales, wkv,   streams,  q_weight, k_weight, nullptr,
-                                     rows,             columns,           width, kStreams, kDim,     kEps,     streams_out};
+        const ShoalEngramMemory p = {table_rows.codes, table_rows.scales, wkv,     streams, q_weight, k_weight,
+                                     nullptr,          rows,              columns, width,   kStreams, kDim,
+                                     kEps,             streams_out};
         run.kernels->engram_memory(&p, run.pool);
         report("engram_memory", "streams_out", number, streams_out);
     });
