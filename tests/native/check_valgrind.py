@@ -14,5 +14,5 @@ VALGRIND = ("valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "-
 @pytest.mark.parametrize("isa", [isa for isa in isas() if isa in ("avx2", "portable")])
 def test_no_memory_is_misread(host: Any, isa: str) -> None:
     known = [isa for isa in isas() if isa in ("avx2", "portable")]
-    program = host.kernels_test(known, ["-g"])
+    program = host.kernels_test(known)
     assert host.run(program, isa, "2", runner=VALGRIND) == host.run(program, "portable", "1")

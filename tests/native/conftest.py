@@ -40,6 +40,16 @@ def kernel_sources() -> list[Path]:
     return [NATIVE / f"{name}.cpp" for name in ("kernels", *cmake_list("families"))]
 
 
+def module_objects(isa: str) -> list[Path]:
+    """What CMake made of the kernels as they are now; nothing where a source is younger."""
+    youngest = max(path.stat().st_mtime for path in (*NATIVE.iterdir(), ROOT / "CMakeLists.txt"))
+    for folder in ROOT.glob(f"build/*/CMakeFiles/kernels_{isa}.dir/src/shoal/native"):
+        made = [folder / f"{source.name}.o" for source in kernel_sources()]
+        if all(path.exists() and path.stat().st_mtime > youngest for path in made):
+            return made
+    return []
+
+
 @dataclass(frozen=True)
 class Toolchain:
     """A compiler, what it builds for, and how that is run here."""
@@ -64,7 +74,7 @@ class Toolchain:
 
     def link(self, name: str, objects: Sequence[Path], options: Sequence[str] = ()) -> Path:
         """The program of `objects`."""
-        return self._make(name, options, objects, b"".join(path.name.encode() for path in objects))
+        return self._make(name, options, objects, b"".join(path.read_bytes() for path in objects))
 
     def _make(self, name: str, options: Sequence[str], inputs: Sequence[Path], contents: bytes) -> Path:
         """Runs the compiler, unless it made the same of the same contents before; then what it made of others goes."""
@@ -87,7 +97,9 @@ class Toolchain:
         return self.link(name, objects, options)
 
     def kernel_objects(self, isa: str, options: Sequence[str] = ()) -> list[Path]:
-        """The objects of an instruction set; `options` come last and win."""
+        """The objects of an instruction set; `options` come last and win. Those of the module where they will do."""
+        if not options and self.machine == platform.machine() and (made := module_objects(isa)):
+            return made
         return [self.compile(source, [*self.isa_options(isa), *options]) for source in kernel_sources()]
 
     def kernels_test(self, isas: Sequence[str], options: Sequence[str] = ()) -> Path:

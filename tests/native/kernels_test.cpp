@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <initializer_list>
+
 #include "inputs.h"
 #include "kernels.h"
 
@@ -16,35 +18,27 @@ struct Run {
 
 const size_t kRows[] = {0, 1, 2, 3, 17};
 
-// Operators on a pool: one function each, `drive_<name>`, listed in kDrivers below.
-
-void drive_rms_norm(Run run) {
+// Calls visit(number, rows, size) for every pair.
+template <typename Rows, typename Visit>
+void each_case(const Rows& all_rows, std::initializer_list<size_t> sizes, const Visit& visit) {
     size_t number = 0;
-    for (const size_t rows : kRows)
-        for (const size_t columns : {1, 7, 16, 33, 512, 1000}) {
-            Inputs inputs(++number);
-            const Buffer<uint16_t> x = inputs.bf16(rows * columns), weight = inputs.bf16(columns, 1);
-            Buffer<uint16_t> y(rows * columns);
-            const ShoalRmsNorm p = {x, weight, y, rows, columns, 1e-6f};
-            run.kernels->rms_norm(&p, run.pool);
-            report("rms_norm", "y", number, y);
-        }
+    for (const size_t rows : all_rows)
+        for (const size_t size : sizes) visit(++number, rows, size);
 }
+template <typename Visit>
+void each_case(std::initializer_list<size_t> all_rows, std::initializer_list<size_t> sizes, const Visit& visit) {
+    each_case<std::initializer_list<size_t>, Visit>(all_rows, sizes, visit);
+}
+
+// One function an operator, `drive_<name>`.
+#include "drive_linear.inl"
+// Each may use what is above it.
+#include "drive_attention.inl"
+#include "drive_elementwise.inl"
+#include "drive_experts.inl"
+#include "drive_stages.inl"
 
 // Operators without a pool.
-
-void drive_quantize_q8(Run run) {
-    size_t number = 0;
-    for (const size_t rows : kRows) {
-        Inputs inputs(++number);
-        const size_t columns = 96;
-        const Buffer<uint16_t> x = inputs.bf16(rows * columns, 20);
-        Buffer<uint8_t> codes(rows * columns), scales(rows * columns / 32);
-        run.kernels->quantize_q8(x, codes, scales, rows, columns);
-        report("quantize_q8", "codes", number, codes);
-        report("quantize_q8", "scales", number, scales);
-    }
-}
 
 void drive_block_linear(Run run) {
     size_t number = 0;
@@ -79,33 +73,13 @@ void drive_halving_dots(Run run) {
     }
 }
 
-void drive_elementary(Run run) {
-    for (int function = 0; function < SHOAL_FUNCTIONS; ++function) {
-        Inputs inputs(static_cast<uint64_t>(function));
-        const size_t count = 4001;
-        const Buffer<float> x = inputs.floats(count, 7);
-        Buffer<float> y(count);
-        run.kernels->elementary(function, x, y, count);
-        report("elementary", "y", static_cast<size_t>(function), y);
-    }
+void drive_all(Run run) {
+    drive_block_linear(run);
+    drive_halving_dots(run);
+#define SHOAL_DRIVE(name, Parameters) drive_##name(run);
+    SHOAL_OPERATORS(SHOAL_DRIVE)
+#undef SHOAL_DRIVE
 }
-
-void drive_split_mix(Run run) {
-    Inputs inputs(1);
-    const size_t rows = 33, streams = 4;
-    const Buffer<float> u = inputs.floats(rows * 24, 2), scale = inputs.floats(3, 1), base = inputs.floats(24, 1);
-    Buffer<float> pre(rows * streams), post(rows * streams), comb(rows * streams * streams);
-    const ShoalMix p = {rows, streams, 20, scale, base, 1e-6f};
-    run.kernels->split_mix(&p, u, pre, post, comb);
-    report("split_mix", "pre", 1, pre);
-    report("split_mix", "post", 1, post);
-    report("split_mix", "comb", 1, comb);
-}
-
-void (*const kDrivers[])(Run) = {
-    drive_rms_norm,     drive_quantize_q8, drive_block_linear,
-    drive_halving_dots, drive_elementary,  drive_split_mix,
-};
 
 template <typename Visit>
 void each_table(const Visit& visit) {
@@ -115,7 +89,8 @@ void each_table(const Visit& visit) {
 }
 
 void print_operators() {
-    for (const char* name : {"quantize_q8", "block_linear", "halving_dots", "elementary", "split_mix"}) puts(name);
+    puts("block_linear");
+    puts("halving_dots");
 #define SHOAL_PRINT(name, Parameters) puts(#name);
     SHOAL_OPERATORS(SHOAL_PRINT)
 #undef SHOAL_PRINT
@@ -124,7 +99,7 @@ void print_operators() {
 void drive(const ShoalKernels* kernels, size_t threads) {
     const Run run = {kernels, shoal_pool_create(threads)};
     shoal_pool_lock(run.pool);
-    for (const auto& driver : kDrivers) driver(run);
+    drive_all(run);
     shoal_pool_unlock(run.pool);
     shoal_pool_destroy(run.pool);
 }

@@ -41,6 +41,17 @@ inline Floats load_e4m3_over_256(const uint8_t* p) {
     return {from_half_bits(vget_low_u16(low)), from_half_bits(vget_high_u16(low)), from_half_bits(vget_low_u16(high)),
             from_half_bits(vget_high_u16(high))};
 }
+// Eight bytes of two E2M1 codes each, the low nibble first.
+inline Floats load_e2m1(const uint8_t* p) {
+    // The high byte of every code as half precision.
+    const uint8x16_t table = {0,    0x38, 0x3c, 0x3e, 0x40, 0x42, 0x44, 0x46,
+                              0x80, 0xb8, 0xbc, 0xbe, 0xc0, 0xc2, 0xc4, 0xc6};
+    const uint8x8_t bytes = vld1_u8(p), low = vand_u8(bytes, vdup_n_u8(15)), high = vshr_n_u8(bytes, 4);
+    const uint8x16_t tops = vqtbl1q_u8(table, vcombine_u8(vzip1_u8(low, high), vzip2_u8(low, high)));
+    const uint16x8_t first = vshll_n_u8(vget_low_u8(tops), 8), second = vshll_n_u8(vget_high_u8(tops), 8);
+    return {from_half_bits(vget_low_u16(first)), from_half_bits(vget_high_u16(first)),
+            from_half_bits(vget_low_u16(second)), from_half_bits(vget_high_u16(second))};
+}
 
 #define SHOAL_ONE(f) {f(x.a), f(x.b), f(x.c), f(x.d)}
 #define SHOAL_TWO(f) {f(x.a, y.a), f(x.b, y.b), f(x.c, y.c), f(x.d, y.d)}

@@ -1,0 +1,85 @@
+// Drivers of the linear operators.
+
+struct Float8 {
+    Float8(Inputs& inputs, size_t outputs, size_t width)
+        : codes(inputs.e4m3(outputs * width)), scales(inputs.e8m0((outputs + 31) / 32 * (width / 32))) {}
+    operator ShoalFloat8() const { return {codes, scales}; }
+    Buffer<uint8_t> codes, scales;
+};
+
+// Rows in Q8.
+struct Rows8 {
+    Rows8(Inputs& inputs, size_t rows, size_t width)
+        : codes(inputs.e4m3(rows * width)), scales(inputs.e8m0(rows * (width / 32), 115, 130)) {}
+    Buffer<uint8_t> codes, scales;
+};
+
+void drive_float8_linear(Run run) {
+    each_case(kRows, {32, 96, 544}, [&](size_t number, size_t rows, size_t width) {
+        Inputs inputs(number);
+        const size_t outputs = 37, stride = outputs + 3;
+        const Rows8 x(inputs, rows, width);
+        const Float8 weight(inputs, outputs, width);
+        Buffer<uint16_t> y(rows * stride);
+        const ShoalFloat8Linear p = {x.codes, x.scales, weight, rows, outputs, width, y, stride};
+        run.kernels->float8_linear(&p, run.pool);
+        report("float8_linear", "y", number, y);
+    });
+}
+
+void drive_float8_linears(Run run) {
+    each_case(kRows, {64, 160}, [&](size_t number, size_t rows, size_t width) {
+        Inputs inputs(number);
+        const Rows8 x(inputs, rows, width);
+        const Float8 first(inputs, 33, width), second(inputs, 70, width);
+        Buffer<uint16_t> y(rows * 33), z(rows * 70);
+        const ShoalFloat8Output linears[] = {{first, 33, y, 33}, {second, 70, z, 70}};
+        const ShoalFloat8Linears p = {x.codes, x.scales, linears, 2, rows, width};
+        run.kernels->float8_linears(&p, run.pool);
+        report("float8_linears", "first", number, y);
+        report("float8_linears", "second", number, z);
+    });
+}
+
+void drive_grouped_linear(Run run) {
+    each_case(kRows, {32, 128}, [&](size_t number, size_t rows, size_t width) {
+        Inputs inputs(number);
+        const size_t groups = 3, outputs = 32;
+        const Buffer<uint16_t> x = inputs.bf16(rows * groups * width);
+        const Float8 weight(inputs, groups * outputs, width);
+        Buffer<uint16_t> y(rows * groups * outputs);
+        const ShoalGroupedLinear p = {x, weight, rows, groups, outputs, width, y};
+        run.kernels->grouped_linear(&p, run.pool);
+        report("grouped_linear", "y", number, y);
+    });
+}
+
+void drive_bf16_linear(Run run) {
+    each_case(kRows, {1, 31, 200}, [&](size_t number, size_t rows, size_t width) {
+        Inputs inputs(number);
+        const size_t outputs = 21;
+        const Buffer<uint16_t> x = inputs.bf16(rows * width), weight = inputs.bf16(outputs * width);
+        Buffer<float> wide(rows * outputs);
+        Buffer<uint16_t> y(rows * outputs);
+        const ShoalBf16Linear to_float = {x, weight, rows, outputs, width, wide, nullptr};
+        run.kernels->bf16_linear(&to_float, run.pool);
+        report("bf16_linear", "float", number, wide);
+        const ShoalBf16Linear to_bf16 = {x, weight, rows, outputs, width, nullptr, y};
+        run.kernels->bf16_linear(&to_bf16, run.pool);
+        report("bf16_linear", "bf16", number, y);
+    });
+}
+
+void drive_float32_linear(Run run) {
+    each_case(kRows, {1, 31, 200}, [&](size_t number, size_t rows, size_t width) {
+        Inputs inputs(number);
+        const size_t outputs = 24;
+        const Buffer<uint16_t> x = inputs.bf16(rows * width);
+        const Buffer<float> weight = inputs.floats(outputs * width);
+        Buffer<float> y(rows * outputs), mean_square(rows);
+        const ShoalFloat32Linear p = {x, weight, rows, outputs, width, y, mean_square};
+        run.kernels->float32_linear(&p, run.pool);
+        report("float32_linear", "y", number, y);
+        report("float32_linear", "mean_square", number, mean_square);
+    });
+}
