@@ -40,7 +40,7 @@ class ExpertsKernels:
         slots: Int32[Tensor, "rows"],
         limit: float,
     ) -> BFloat16[Tensor, "rows dim"]:
-        """`apply_expert_torch` of every FP4 expert on its rows of x; row `slots[i]` of the result is that of `row_ids[i]`.
+        """`apply_expert_torch` of every FP4 expert on its rows of x; row `slots[i]` of the result is row `row_ids[i]`'s.
 
         The first `counts[0]` of row_ids, weights and slots are the first expert's rows, and so on; slots are a
         permutation of all rows. Every byte of an expert is read once. Scales hold no 255.
