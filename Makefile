@@ -18,6 +18,7 @@ check: $(VENV)/ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -q tests/native/check_valgrind.py
 
 bench: $(VENV)/ready
 	$(BIN)/python benchmarks/quantize.py

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from shoal.formats.float4 import encode_e2m1, pack_e2m1
 from shoal.ops.index_scores import ABSENT, index_scores, select_torch
 from shoal.ops.index_selection import CandidateBlocks, IndexSelection
 from shoal.ops.kernels import Kernels, available_isas
-from shoal.ops.quantize import Quantized, quantize_q4i
+from shoal.ops.quantize import Q4I, Quantized, quantize_q4i
 from shoal.ops.wide import Wide
 
 W = Wide()
@@ -169,6 +170,20 @@ def test_scales_and_weights_at_their_ends(
     weights = weights.abs().clamp_min(0.25)
     for size in (1.0, 2.0**-60, 2.0**-130, 2.0**100):
         assert not wrong_builds(builds, (q, keys, (weights * size).to(torch.bfloat16), visible))
+
+
+def test_a_sum_beside_a_tie_is_rounded_once(builds: list[Kernels]) -> None:
+    # Twice the values: 28 * 144 + 12 * 6 + 8 * 1 lies halfway between two of 8 bits; a block far below it decides.
+    q_row, key_row = torch.zeros((2, 64)), torch.zeros((2, 64))
+    q_row[:, :30] = torch.tensor([6.0] * 29 + [4.0])
+    key_row[:, :30] = torch.tensor([6.0] * 28 + [3.0, 0.5])
+    q_row[:, 32], key_row[:, 32] = 0.5, torch.tensor([0.5, -0.5])
+    codes = [pack_e2m1(encode_e2m1(row)) for row in (q_row[:1, None], key_row)]
+    weights, visible = torch.ones((1, 1), dtype=torch.bfloat16), torch.tensor([2])
+    for spread in range(25):
+        q = Quantized(codes[0], torch.tensor([[[127 + spread // 2, 127]]], dtype=torch.uint8), Q4I)
+        keys = Quantized(codes[1], torch.tensor([[127 + spread - spread // 2, 127]] * 2, dtype=torch.uint8), Q4I)
+        assert not wrong_builds(builds, (q, keys, weights, visible)), spread
 
 
 def test_some_heads_and_some_keys_far_apart(builds: list[Kernels], generator: torch.Generator) -> None:

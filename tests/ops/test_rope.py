@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.ops.kernels import Kernels, available_isas
-from shoal.ops.rope import Rotation, Yarn, rope_frequencies, rotate, rotation_at
+from shoal.ops.rope import Yarn, rope_frequencies, rotate, rotation_at
+from shoal.ops.rotation import Rotation
 from shoal.ops.wide import Wide
 
 YARN = Yarn(16.0, 65536, 32.0, 1.0)

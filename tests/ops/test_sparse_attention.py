@@ -1,6 +1,7 @@
 """Attention with a sink over lists of keys, against a plain float64 softmax; the native kernels, against their twin."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from shoal.ops import sparse_attention as sparse_attention_module
 from shoal.ops.kernels import Kernels, available_isas
 from shoal.ops.quantize import Quantized, quantize_q4c, quantize_q8_torch
-from shoal.ops.rope import Rotation, rope_frequencies, rotation_at
+from shoal.ops.rope import rope_frequencies, rotation_at
+from shoal.ops.rotation import Rotation
 from shoal.ops.sparse_attention import (
     COLUMNS_AT_ONCE,
     SelectedEntries,
@@ -207,6 +210,63 @@ def test_every_build_and_number_of_threads_gives_the_same_bits(
 ) -> None:
     case = chunk(*shape)
     assert same_bits(kernels.attention(*case), judge(case))
+
+
+def in_order(terms: Tensor, total: Tensor) -> Tensor:
+    """total + terms[..., 0] + terms[..., 1] + …, a rounding each."""
+    for term in terms.unbind(-1):
+        total = total + term
+    return total
+
+
+def written(q: Tensor, pool: Tensor, columns: Tensor, sink: Tensor, _: Wide) -> Tensor:
+    """The order native/attention.cpp writes down. Its products are exact in float32: 8 bits by 6."""
+    maximum = torch.full(q.shape[:2], -1e30)
+    denominator, sums = torch.zeros(q.shape[:2]), torch.zeros(q.shape)
+    scale = torch.tensor(q.shape[2] ** -0.5)
+    for block in columns.split(COLUMNS_AT_ONCE, dim=1):
+        keys = pool[block.clamp_min(0)].float()
+        scores = in_order(q.float()[:, :, None] * keys[:, None], torch.tensor(0.0)) * scale
+        scores = scores.masked_fill((block < 0)[:, None], -math.inf)
+        highest = torch.maximum(maximum, scores.amax(-1))
+        kept, p = W.exp(maximum - highest), W.exp(scores - highest[..., None])
+        total = in_order(p, torch.tensor(0.0)).double()
+        denominator = (denominator.double() * kept + total).float()
+        rounded = p.to(torch.bfloat16).float()
+        products = rounded[:, :, None] * keys.transpose(1, 2)[:, None]
+        sums, maximum = in_order(products, sums * kept[..., None]), highest
+    denominator = denominator + W.exp(sink - maximum)
+    return (sums / denominator[..., None]).to(torch.bfloat16)
+
+
+def cancelling(case: Chunk) -> Chunk:
+    """The same with a huge first term in every score and its negative last: every sum between them is rounded hard."""
+    q, window, compressed, sink, rotation = case
+
+    def framed(keys: Tensor) -> Tensor:
+        keys[:, 0], keys[:, -1] = 4.0, -4.0
+        return keys
+
+    q[..., 0] = q[..., -1] = 2.0**19
+    ring, own = (quantize_q8_torch(framed(rows.dequantize())) for rows in (window.ring, window.own))
+    assert compressed is not None
+    entries = quantize_q4c(framed(compressed.entries.dequantize()))
+    return q, WindowKeys(ring, own, window.position), replace(compressed, entries=entries), sink, rotation
+
+
+@pytest.mark.parametrize(
+    "shape", [(3, 4, 64, 8, 70, 20, 8), (2, 17, 96, 65, 70, 40, 16), (1, 2, 512, 128, 130, 200, 32)]
+)
+@pytest.mark.parametrize("change", [lambda case: case, cancelling], ids=["plain", "cancelling"])
+def test_every_kernel_adds_in_the_written_order(
+    kernels: Kernels,
+    shape: tuple[int, int, int, int, int, int, int],
+    change: Callable[[Chunk], Chunk],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = change(chunk(*shape))
+    monkeypatch.setattr(sparse_attention_module, "sparse_attention", written)
+    assert same_bits(kernels.attention(*case), attend_torch(*case, W))
 
 
 @pytest.mark.parametrize("shape", SHAPES[1:])

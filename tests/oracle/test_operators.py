@@ -16,7 +16,8 @@ from shoal.ops.index_scores import candidate_positions
 from shoal.ops.quantize import Q8, Quantized, quantize_q4c, quantize_q4i, quantize_q8_torch
 from shoal.ops.release import Release
 from shoal.ops.rms_norm import rms_norm
-from shoal.ops.rope import Rotation, Yarn, rope_frequencies, rotate, rotation_at
+from shoal.ops.rope import Yarn, rope_frequencies, rotate, rotation_at
+from shoal.ops.rotation import Rotation
 from shoal.ops.routing import Router, Routes, route
 from shoal.ops.sparse_attention import sparse_attention
 from shoal.ops.weights import Float4Weight, Float8Weight

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.cache_directory import cache_directory
-from shoal.cli.instruction_set import forced_isa
+from shoal.cli.instruction_set import forced_isa, note_portable_kernels
 from shoal.cli.json_output import write_json
 from shoal.cli.prompt_source import STDIN, PromptSource
 from shoal.cli.ticker import Ticker
@@ -136,6 +136,7 @@ def _load(
             progress=progress,
         )
     if not quiet:
+        note_portable_kernels()
         print(f"loaded: {model.report.lines()[0]}", file=sys.stderr, flush=True)
     return model
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.cache_directory import cache_directory
-from shoal.cli.instruction_set import forced_isa
+from shoal.cli.instruction_set import forced_isa, note_portable_kernels
 from shoal.cli.prompt_source import decode, parse_ids
 from shoal.cli.ticker import Ticker
 from shoal.errors import PromptError
@@ -131,6 +131,8 @@ class _Run:
             cache_directory=cache_directory(),
             progress=describe_loading,
         )
+        if self.arithmetic == "native":
+            note_portable_kernels()
         with Ticker(lambda: state), assemble(options) as model:
             ids = model.tokenizer.encode_prompt(self.prompt) if isinstance(self.prompt, str) else self.prompt
             chunks = [len(ids)] if self.chunks is None else self.chunks

@@ -15,7 +15,7 @@ from shoal.model.step import Step
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.attention_projections import InputProjections, OutputProjections, project_in, project_out
 from shoal.ops.quantize import Quantized
-from shoal.ops.rope import Rotation
+from shoal.ops.rotation import Rotation
 from shoal.ops.sparse_attention import SelectedEntries, WindowKeys, attend
 from shoal.ops.sublayer import Entered
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from shoal.model.batch import Batch, Span
 from shoal.model.cache import SequenceCache
-from shoal.ops.rope import Rotation
+from shoal.ops.rotation import Rotation
 
 Recorder = Callable[[str, Tensor], None]
 """Takes every internal by the name the goldens use, for `shoal trace`."""

@@ -2,8 +2,8 @@
 //
 // Sparse attention, the idea: 16 heads are 16 lanes, so no sum crosses lanes. Keys are decoded to float32 once a token,
 // in blocks of 64 columns; a score and a value are one chain of fma each, dims and keys ascending:
-//   score = scale * (q[0] k[0] + q[1] k[1] + ..)       p = e^(score - running maximum), kept = e^(old - new maximum)
-//   denominator = fma(denominator, kept, p[0] + p[1] + ..)       sum = sum * kept + bf16(p[0]) v[0] + bf16(p[1]) v[1] ..
+//   score = scale * (q[0] k[0] + q[1] k[1] + ..)      p = e^(score - running maximum), kept = e^(old - new maximum)
+//   denominator = fma(denominator, kept, p[0] + p[1] + ..)      sum = sum * kept + bf16(p[0]) v[0] + bf16(p[1]) v[1] ..
 // and the result is sum / (denominator + e^(sink - maximum)). Absent columns take no part. A row's bits depend on its
 // own keys alone: where they lie, the other rows, the threads and the tiles change nothing.
 // Few tokens: all threads decode the keys, then share out the heads. Many: a token a piece.

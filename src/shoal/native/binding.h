@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <unistd.h>
 
 #include <string>
 #include <vector>
@@ -17,6 +18,22 @@ T* at(uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
 
+// Without the GIL until the end of the scope. Where the interpreter is shutting down, Python ends a thread that comes
+// back for the GIL by unwinding it, which destructors do not survive: such a thread sleeps until the process is gone.
+struct Unlocked {
+    Unlocked() : state(PyEval_SaveThread()) {}
+    ~Unlocked() {
+        try {
+            PyEval_RestoreThread(state);
+        } catch (...) {
+            for (;;) pause();
+        }
+    }
+    Unlocked(const Unlocked&) = delete;
+    Unlocked& operator=(const Unlocked&) = delete;
+    PyThreadState* state;
+};
+
 // The operators of one instruction set on a pool of threads. `calls` counts operators run.
 struct Kernels {
     Kernels(const ShoalKernels* table, size_t threads) : table(table), pool(shoal_pool_create(threads)) {}
@@ -27,7 +44,7 @@ struct Kernels {
     template <typename Parameters>
     void run(void (*function)(const Parameters*, ShoalPool*), const Parameters& parameters) {
         ++calls;
-        nb::gil_scoped_release unlocked;
+        const Unlocked unlocked;
         shoal_pool_lock(pool);
         function(&parameters, pool);
         shoal_pool_unlock(pool);

@@ -7,6 +7,10 @@
 // Heads and keys whose scales do not fit go the long way (index_careful.inl), with the same result.
 //
 // Threads split keys, then tokens.
+//
+// Measured 2026-11-29, two threads of an EPYC (Zen 3) that shares its cores, AVX2, 32 heads of 128: one token 49 ns a key
+// at 64k keys, 128 tokens 38 ns a key at 16k; choosing 512 takes 15 us of 4k, 75 us of 64k, 0.6 ms of 1M scores. The AVX2
+// path is bound by instructions: 344 vector operations a key, of which that machine does about 5.5 G/s a thread.
 #include "kernels.h"
 #include "lanes.h"
 #include "parallel.inl"

@@ -1,7 +1,8 @@
 // Sixteen float32 and eight float64 lanes with the same bits on every instruction set.
 //
-// Floats holds 16 float32, Doubles 8 float64. Every operation is IEEE and rounds once, fma included; `sum` adds lane i to
-// lane i + 8, then 4, 2, 1. minimum and maximum return their second operand when one is NaN or both are zero.
+// Floats holds 16 float32, Doubles 8 float64. Every operation is IEEE and rounds once, fma included; `sum` adds lane i
+// to lane i + 8, then 4, 2, 1. minimum and maximum return their second operand when one is NaN or both are zero. Which
+// NaN arithmetic makes is the processor's choice.
 // A file of this kind per instruction set; which one is chosen by the flags it is compiled with.
 #pragma once
 
@@ -37,7 +38,7 @@ inline uint16_t bf16_of(float value) {
 #include "lanes_avx512.inl"
 #elif defined(__AVX2__)
 #include "lanes_avx2.inl"
-#elif defined(__aarch64__)
+#elif defined(__ARM_FEATURE_DOTPROD)
 #include "lanes_neon.inl"
 #else
 #include "lanes_portable.inl"

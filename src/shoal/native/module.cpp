@@ -35,7 +35,7 @@ void block_linear(const std::string& isa, uintptr_t x_codes, uintptr_t x_scales,
                                 weight_is_e2m1,                  rows,
                                 outputs,                         inputs,
                                 at<uint16_t>(y)};
-    nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     std::vector<int32_t> x_values(rows * inputs), w_values(inputs);
     std::vector<double> terms(inputs / 32);
     table->block_linear(&p, x_values.data(), w_values.data(), terms.data());
@@ -45,7 +45,7 @@ void halving_dots(const std::string& isa, uintptr_t a, uintptr_t b, uintptr_t y,
                   size_t columns, size_t inner) {
     const ShoalKernels* table = table_named(isa);
     const ShoalDots shape = {batch, rows, columns, inner};
-    nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     std::vector<double> terms(inner);
     table->halving_dots(at<const float>(a), at<const float>(b), at<double>(y), &shape, terms.data());
 }
@@ -54,6 +54,8 @@ void halving_dots(const std::string& isa, uintptr_t a, uintptr_t b, uintptr_t y,
 
 NB_MODULE(_native, module) {
     module.doc() = "Shoal's native kernels; every instruction set gives the same bits.";
+    // A thread that still runs when the process ends keeps its objects: no fault, and nothing a user could act on.
+    nb::set_leak_warnings(false);
     module.def(
         "isas",
         [] {

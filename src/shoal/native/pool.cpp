@@ -1,26 +1,26 @@
 // The thread pool. Workers spin a little, then sleep on a futex; work is handed out piece by piece.
 //
-// A region of work is open while the caller works on it. A worker enters only an open region and the caller waits only for
-// those that entered: one that sleeps on a busy core is not waited for.
+// A region of work is open while the caller works on it. A worker enters only an open region and the caller waits only
+// for those that entered: one that sleeps on a busy core is not waited for.
 #include "pool.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include <pthread.h>
+#include <signal.h>
 
 #include <atomic>
 #include <chrono>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "scratch.inl"
+
 namespace {
 
-constexpr std::chrono::microseconds kSpin{60};
+constexpr std::chrono::microseconds kSpin{50};
 constexpr uint32_t kOpen = 1u << 16, kInside = kOpen - 1;
-constexpr size_t kAlignment = 64, kHugePage = size_t{1} << 21;
 
 inline void pause_briefly() {
 #if defined(__x86_64__)
@@ -43,35 +43,31 @@ bool spin_until(const Condition& done) {
     return done();
 }
 
-struct Block {
-    char* memory;
-    size_t size, used;
+// While it lives, signals of the process go to its other threads: those started meanwhile inherit the mask and leave
+// Ctrl-C to Python. Faults of a thread's own stay its own.
+struct SignalsHeld {
+    SignalsHeld() {
+        sigset_t held;
+        sigfillset(&held);
+        for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&held, fault);
+        pthread_sigmask(SIG_SETMASK, &held, &before);
+    }
+    ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+    SignalsHeld(const SignalsHeld&) = delete;
+    SignalsHeld& operator=(const SignalsHeld&) = delete;
+    sigset_t before;
 };
-
-[[noreturn]] void out_of_memory(size_t nbytes) {
-    fprintf(stderr, "error: no memory for %zu bytes of working room\n", nbytes);
-    abort();
-}
-
-Block new_block(size_t nbytes) {
-    const size_t size = (nbytes + kHugePage - 1) / kHugePage * kHugePage;
-    void* memory = nullptr;
-    if (posix_memalign(&memory, kHugePage, size)) out_of_memory(size);
-#if defined(MADV_HUGEPAGE)
-    madvise(memory, size, MADV_HUGEPAGE);
-#endif
-    return {static_cast<char*>(memory), size, 0};
-}
 
 }  // namespace
 
 struct ShoalPool {
-    explicit ShoalPool(size_t threads) : threads(threads) {}
+    explicit ShoalPool(size_t threads);
+    ~ShoalPool();
 
     const size_t threads;
+    ShoalPool* following = nullptr;
     std::mutex callers;
-    pid_t owner = 0;
-    bool stopping = false;
+    bool started = false, stopping = false;
     // What the open region does.
     ShoalTask task = nullptr;
     void* context = nullptr;
@@ -80,7 +76,7 @@ struct ShoalPool {
     alignas(64) std::atomic<uint32_t> state{0};
     alignas(64) std::atomic<int> generation{0};
     std::vector<std::thread> workers;
-    std::vector<Block> blocks;
+    ScratchStack scratch;
 
     void work(size_t worker) {
         for (size_t i = next.fetch_add(1, std::memory_order_relaxed); i < count;
@@ -104,27 +100,38 @@ struct ShoalPool {
             if (!enter()) continue;
             const bool last = stopping;
             if (!last) work(worker);
-            state.fetch_sub(1, std::memory_order_release);
+            // Sequentially consistent like the one in `open`: notify_one then sees a caller that began to wait before.
+            state.fetch_sub(1);
             state.notify_one();
             if (last) return;
         }
     }
 
+    // A machine that has no more threads to give gets the same work done by fewer.
     void start() {
-        const pid_t here = getpid();
-        if (owner == here) return;
-        // After a fork none of the parent's threads is here; their handles mean nothing and must not be joined.
-        if (owner != 0) new (&workers) std::vector<std::thread>();
-        owner = here;
+        if (started) return;
+        started = true;
+        const SignalsHeld held;
+        workers.reserve(threads - 1);
+        try {
+            for (size_t worker = 1; worker < threads; ++worker) workers.emplace_back([this, worker] { serve(worker); });
+        } catch (const std::system_error&) {
+        }
+    }
+
+    // In a child process: none of the parent's threads is here and their handles must not be joined.
+    void forget_workers() {
+        for (std::thread& worker : workers) new (&worker) std::thread();
+        workers.clear();
+        started = false;
         generation.store(0);
         state.store(0);
-        for (size_t worker = 1; worker < threads; ++worker) workers.emplace_back([this, worker] { serve(worker); });
     }
 
     void open() {
         next.store(0, std::memory_order_relaxed);
         state.store(kOpen, std::memory_order_release);
-        generation.fetch_add(1, std::memory_order_release);
+        generation.fetch_add(1);
         generation.notify_all();
     }
 
@@ -138,21 +145,54 @@ struct ShoalPool {
     }
 };
 
+namespace {
+
+// Every pool of the process. A fork waits for the operators that run, so that the child finds all pools at rest.
+std::mutex all_pools;
+ShoalPool* first_pool = nullptr;
+
+void before_fork() {
+    all_pools.lock();
+    for (ShoalPool* pool = first_pool; pool; pool = pool->following) pool->callers.lock();
+}
+
+void after_fork() {
+    for (ShoalPool* pool = first_pool; pool; pool = pool->following) pool->callers.unlock();
+    all_pools.unlock();
+}
+
+void after_fork_in_child() {
+    for (ShoalPool* pool = first_pool; pool; pool = pool->following) pool->forget_workers();
+    after_fork();
+}
+
+[[maybe_unused]] const int fork_is_watched = pthread_atfork(before_fork, after_fork, after_fork_in_child);
+
+}  // namespace
+
+ShoalPool::ShoalPool(size_t threads) : threads(threads) {
+    const std::lock_guard<std::mutex> lock(all_pools);
+    following = first_pool;
+    first_pool = this;
+}
+
+ShoalPool::~ShoalPool() {
+    {
+        const std::lock_guard<std::mutex> lock(all_pools);
+        ShoalPool** link = &first_pool;
+        while (*link != this) link = &(*link)->following;
+        *link = following;
+    }
+    stopping = true;
+    open();
+    for (std::thread& worker : workers) worker.join();
+}
+
 extern "C" {
 
 ShoalPool* shoal_pool_create(size_t threads) { return new ShoalPool(threads ? threads : 1); }
 
-void shoal_pool_destroy(ShoalPool* pool) {
-    if (pool->owner == getpid() && !pool->workers.empty()) {
-        pool->stopping = true;
-        pool->open();
-        for (std::thread& worker : pool->workers) worker.join();
-    } else {
-        new (&pool->workers) std::vector<std::thread>();
-    }
-    for (const Block& block : pool->blocks) free(block.memory);
-    delete pool;
-}
+void shoal_pool_destroy(ShoalPool* pool) { delete pool; }
 
 size_t shoal_pool_threads(const ShoalPool* pool) { return pool->threads; }
 
@@ -170,48 +210,13 @@ void shoal_pool_run(ShoalPool* pool, size_t count, ShoalTask task, void* context
     pool->close();
 }
 
-void shoal_pool_lock(ShoalPool* pool) {
-    if (pool->owner != 0 && pool->owner != getpid()) {
-        // Another thread of the parent may have held it, and its working room, when the process forked.
-        new (&pool->callers) std::mutex();
-        for (Block& block : pool->blocks) block.used = 0;
-    }
-    pool->callers.lock();
-}
+void shoal_pool_lock(ShoalPool* pool) { pool->callers.lock(); }
 
 void shoal_pool_unlock(ShoalPool* pool) { pool->callers.unlock(); }
 
-size_t shoal_scratch_mark(const ShoalPool* pool) {
-    size_t used = 0;
-    for (const Block& block : pool->blocks) used += block.used;
-    return used;
-}
+size_t shoal_scratch_mark(const ShoalPool* pool) { return pool->scratch.used; }
 
-void* shoal_scratch(ShoalPool* pool, size_t nbytes) {
-    const size_t size = (nbytes + kAlignment - 1) / kAlignment * kAlignment;
-    if (pool->blocks.empty() || pool->blocks.back().size - pool->blocks.back().used < size)
-        pool->blocks.push_back(new_block(size));
-    Block& block = pool->blocks.back();
-    char* piece = block.memory + block.used;
-    block.used += size;
-    return piece;
-}
+void* shoal_scratch(ShoalPool* pool, size_t nbytes) { return pool->scratch.take(nbytes); }
 
-void shoal_scratch_release(ShoalPool* pool, size_t mark) {
-    size_t used = shoal_scratch_mark(pool), total = 0;
-    while (!pool->blocks.empty() && used - pool->blocks.back().used >= mark && pool->blocks.size() > 1) {
-        used -= pool->blocks.back().used;
-        total += pool->blocks.back().size;
-        free(pool->blocks.back().memory);
-        pool->blocks.pop_back();
-    }
-    if (pool->blocks.empty()) return;
-    pool->blocks.back().used -= used - mark;
-    // What needed several blocks gets one that is large enough next time.
-    if (total && mark == 0) {
-        total += pool->blocks.back().size;
-        free(pool->blocks.back().memory);
-        pool->blocks.back() = new_block(total);
-    }
-}
+void shoal_scratch_release(ShoalPool* pool, size_t mark) { pool->scratch.release(mark); }
 }

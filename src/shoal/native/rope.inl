@@ -1,6 +1,6 @@
 // Rope: tables of cos and sin, and rows of heads turned by them.
 //
-// A pair (a, b) becomes (a cos - b sin, b cos + a sin): float32 products and one sum each, no fma, rounded once to bf16.
+// A pair (a, b) becomes (a cos - b sin, b cos + a sin): float32 products and one sum each, no fma, one rounding.
 // Lanes hold pairs side by side: x * (cos, cos) + swapped x * (-sin, sin), the same roundings.
 
 namespace {

@@ -7,7 +7,7 @@ from jaxtyping import BFloat16, Float32, Int64
 from torch import Tensor
 
 from shoal.ops.quantize import Q4C, Q8, BlockFormat, Quantized
-from shoal.ops.rope import Rotation
+from shoal.ops.rotation import Rotation
 
 if TYPE_CHECKING:
     from shoal._native import Kernels as Native

@@ -15,7 +15,8 @@ from shoal.ops.hyper_connections import Mix, expand
 from shoal.ops.kernels import Kernels
 from shoal.ops.quantize import Q8, Quantized
 from shoal.ops.rms_norm import rms_norm
-from shoal.ops.rope import Rotation, rotate
+from shoal.ops.rope import rotate
+from shoal.ops.rotation import Rotation
 from shoal.ops.weights import Float8Weight
 
 

@@ -10,7 +10,8 @@ from shoal.ops.addresses import address, empty_quantized, float8_addresses, quan
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.kernels import Kernels
 from shoal.ops.quantize import Q4I, Quantized
-from shoal.ops.rope import Rotation, rotate
+from shoal.ops.rope import rotate
+from shoal.ops.rotation import Rotation
 from shoal.ops.weights import Float8Weight
 
 

@@ -10,7 +10,8 @@ from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.kernels import Kernels
 from shoal.ops.quantize import Q4C, Q4I, Quantized
 from shoal.ops.rms_norm import rms_norm
-from shoal.ops.rope import Rotation, rotate
+from shoal.ops.rope import rotate
+from shoal.ops.rotation import Rotation
 
 
 @dataclass(frozen=True)

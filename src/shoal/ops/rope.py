@@ -8,6 +8,7 @@ from jaxtyping import BFloat16, Float32, Int64
 from torch import Tensor
 
 from shoal.ops.arithmetic import Arithmetic
+from shoal.ops.rotation import Rotation
 
 
 @dataclass(frozen=True)
@@ -34,22 +35,6 @@ def rope_frequencies(base: float, dims: int, yarn: Yarn | None) -> Float32[Tenso
     ramp = (torch.arange(dims // 2, dtype=torch.float32) - low) / max(high - low, 1e-3)
     smooth = 1 - ramp.clamp(0, 1)
     return frequencies / yarn.factor * (1 - smooth) + frequencies * smooth
-
-
-@dataclass(frozen=True)
-class Rotation:
-    """cos and sin of each row's angles."""
-
-    cos: Float32[Tensor, "tokens pairs"]
-    sin: Float32[Tensor, "tokens pairs"]
-
-    def inverse(self) -> "Rotation":
-        """The conjugate rotation."""
-        return Rotation(self.cos, -self.sin)
-
-    def __getitem__(self, rows: slice) -> "Rotation":
-        """The rotation of the same rows."""
-        return Rotation(self.cos[rows], self.sin[rows])
 
 
 def rotation_at(

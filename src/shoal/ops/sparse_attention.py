@@ -9,7 +9,8 @@ from torch import Tensor
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.index_scores import ABSENT
 from shoal.ops.quantize import Quantized
-from shoal.ops.rope import Rotation, rotate
+from shoal.ops.rope import rotate
+from shoal.ops.rotation import Rotation
 
 # Probabilities are rounded to bf16 against the running maximum of this many columns, as the released kernel does.
 COLUMNS_AT_ONCE = 64

@@ -1,0 +1,81 @@
+"""Operators have the same bits in every table: the dumps of `kernels_test` are equal, and clean under sanitizers."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal._native import isas
+
+ISAS = isas()
+SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+STRICT = {
+    "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+
+
+@pytest.fixture(scope="session")
+def program(host: Any) -> Path:
+    return host.kernels_test(ISAS)
+
+
+@pytest.fixture(scope="session")
+def portable(host: Any, program: Path) -> str:
+    return host.run(program, "portable", "1")
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("isa", ISAS)
+def test_every_table_and_number_of_threads_gives_the_same(
+    host: Any, program: Path, isa: str, threads: str, portable: str
+) -> None:
+    assert host.run(program, isa, threads) == portable
+
+
+def test_every_operator_is_driven(host: Any, program: Path, portable: str) -> None:
+    driven = {line.split()[0] for line in portable.splitlines()}
+    assert driven == set(host.run(program, "--operators").split())
+
+
+def test_the_driver_offers_what_the_module_does(host: Any, program: Path) -> None:
+    assert host.run(program, "--isas").split() == ISAS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isa", ["neon", "portable"])
+def test_arm_gives_the_same(arm: Any, isa: str, portable: str) -> None:
+    assert arm.run(arm.kernels_test(["neon", "portable"]), isa, "2") == portable
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("processor", "found"), [("cortex-a53", ["portable"]), ("max", ["neon", "portable"])])
+def test_arm_without_dot_products_gets_the_portable_build(arm: Any, processor: str, found: list[str]) -> None:
+    emulator = (arm.runner[0], "-cpu", processor)
+    assert arm.run(arm.kernels_test(["neon", "portable"]), "--isas", runner=emulator).split() == found
+
+
+@pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="no qemu-x86_64")
+def test_a_processor_without_avx2_gets_the_portable_build(host: Any, program: Path, portable: str) -> None:
+    # Any instruction it lacks would end it.
+    emulator = ("qemu-x86_64", "-cpu", "Nehalem")
+    assert host.run(program, "--isas", runner=emulator).split() == ["portable"]
+    assert host.run(program, "portable", "2", runner=emulator) == portable
+
+
+@pytest.fixture(scope="session")
+def sanitized(host: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = tmp_path_factory.mktemp("sanitizers") / "empty.cpp"
+    source.write_text("int main() {}\n")
+    command = [host.compiler, *SANITIZERS, source, "-o", source.with_suffix("")]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("the compiler has no address and undefined-behaviour sanitizers")
+    return host.kernels_test([isa for isa in ISAS if isa in ("avx2", "neon", "portable")], SANITIZERS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isa", [isa for isa in ISAS if isa in ("avx2", "neon", "portable")])
+def test_memory_and_behaviour_are_clean(host: Any, sanitized: Path, isa: str, portable: str) -> None:
+    assert host.run(sanitized, isa, "2", **STRICT) == portable
