@@ -38,44 +38,7 @@ void each_case(std::initializer_list<size_t> all_rows, std::initializer_list<siz
 #include "drive_experts.inl"
 #include "drive_stages.inl"
 
-// Operators without a pool.
-
-void drive_block_linear(Run run) {
-    size_t number = 0;
-    for (const size_t rows : kRows)
-        for (const size_t inputs_count : {32, 160, 544})
-            for (const int is_e2m1 : {0, 1}) {
-                Inputs inputs(++number);
-                const size_t outputs = 35, blocks = inputs_count / 32;
-                const Buffer<uint8_t> x = inputs.e4m3(rows * inputs_count), x_scales = inputs.e8m0(rows * blocks);
-                const Buffer<uint8_t> weight =
-                    is_e2m1 ? inputs.bytes(outputs * inputs_count / 2) : inputs.e4m3(outputs * inputs_count);
-                const Buffer<uint8_t> scales = inputs.e8m0((is_e2m1 ? outputs : (outputs + 31) / 32) * blocks);
-                Buffer<uint16_t> y(rows * outputs);
-                Buffer<int32_t> x_values(rows * inputs_count), w_values(inputs_count);
-                Buffer<double> terms(blocks);
-                const ShoalBlockLinear p = {x,    x_scales, weight,       scales, is_e2m1,
-                                            rows, outputs,  inputs_count, y};
-                run.kernels->block_linear(&p, x_values, w_values, terms);
-                report("block_linear", is_e2m1 ? "e2m1" : "e4m3", number, y);
-            }
-}
-
-void drive_halving_dots(Run run) {
-    size_t number = 0;
-    for (const size_t inner : {0, 1, 3, 64, 641}) {
-        Inputs inputs(++number);
-        const ShoalDots shape = {2, 3, 5, inner};
-        const Buffer<float> a = inputs.floats(2 * 3 * inner, 30), b = inputs.floats(2 * 5 * inner, 30);
-        Buffer<double> y(2 * 3 * 5), terms(inner);
-        run.kernels->halving_dots(a, b, y, &shape, terms);
-        report("halving_dots", "y", number, y);
-    }
-}
-
 void drive_all(Run run) {
-    drive_block_linear(run);
-    drive_halving_dots(run);
 #define SHOAL_DRIVE(name, Parameters) drive_##name(run);
     SHOAL_OPERATORS(SHOAL_DRIVE)
 #undef SHOAL_DRIVE
@@ -89,8 +52,6 @@ void each_table(const Visit& visit) {
 }
 
 void print_operators() {
-    puts("block_linear");
-    puts("halving_dots");
 #define SHOAL_PRINT(name, Parameters) puts(#name);
     SHOAL_OPERATORS(SHOAL_PRINT)
 #undef SHOAL_PRINT

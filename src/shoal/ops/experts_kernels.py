@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import BFloat16, Float32, Int32
@@ -14,6 +14,7 @@ from shoal.ops.quantize import Q8, Quantized
 from shoal.ops.weights import BLOCK, BlockScaledWeight, Float4Weight
 
 
+@runtime_checkable
 class ExpertMatrices(Protocol):
     """The three matrices of an expert."""
 
