@@ -57,9 +57,16 @@ class MoE:
         dispatch = Dispatch.of(routes)
         self.experts.request(self.plan.layer_id, dispatch.expert_ids)
         outputs = torch.empty((dispatch.tokens.numel(), entered.x.shape[1]), dtype=torch.bfloat16)
+        missing, last = len(dispatch.expert_ids), list[tuple[int, ExpertWeights]]()
         # Whatever order they arrive in, they are added in ascending id.
         for arrived in self.experts.arrivals(self.plan.layer_id, dispatch.expert_ids):
-            apply_routed(entered.x_q8, dispatch, arrived, self.limit, outputs, self.arithmetic)
+            missing -= len(arrived)
+            if missing:
+                apply_routed(entered.x_q8, dispatch, arrived, self.limit, outputs, self.arithmetic)
+            else:
+                last = arrived
+                break
         return combine(
-            entered.x_q8, dispatch, outputs, self.weights.shared, self.limit, streams, entered.mix, self.arithmetic
+            *(entered.x_q8, dispatch, last, outputs, self.weights.shared, self.limit),
+            *(streams, entered.mix, self.arithmetic),
         )

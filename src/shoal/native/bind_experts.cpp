@@ -1,31 +1,11 @@
 // Python names of the experts operators. Sizes and addresses are those of tensors that `ops` checked and keeps alive.
-#include <nanobind/stl/tuple.h>
-
-#include "binding.h"
+#include "expert_tuples.h"
 
 namespace {
 
-// Codes and scales of w1, w2 and w3; rows; addresses of row ids, weights and slots.
-using ExpertTuple = std::tuple<uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, size_t, uintptr_t,
-                               uintptr_t, uintptr_t>;
-
-ShoalFloat4 float4(uintptr_t codes, uintptr_t scales) { return {at<const uint8_t>(codes), at<const uint8_t>(scales)}; }
-
-ShoalExpert expert_of(const ExpertTuple& t) {
-    return {float4(std::get<0>(t), std::get<1>(t)),
-            float4(std::get<2>(t), std::get<3>(t)),
-            float4(std::get<4>(t), std::get<5>(t)),
-            std::get<6>(t),
-            at<const uint32_t>(std::get<7>(t)),
-            at<const float>(std::get<8>(t)),
-            at<const uint32_t>(std::get<9>(t))};
-}
-
 void routed_experts(Kernels& kernels, uintptr_t x_codes, uintptr_t x_scales, size_t tokens, size_t dim, size_t inter,
                     float limit, const std::vector<ExpertTuple>& experts, uintptr_t outputs) {
-    std::vector<ShoalExpert> list;
-    list.reserve(experts.size());
-    for (const ExpertTuple& expert : experts) list.push_back(expert_of(expert));
+    const std::vector<ShoalExpert> list = experts_of(experts);
     kernels.run(kernels.table->routed_experts,
                 ShoalExperts{at<const uint8_t>(x_codes), at<const uint8_t>(x_scales), tokens, dim, inter, limit,
                              list.size(), list.data(), at<uint16_t>(outputs)});

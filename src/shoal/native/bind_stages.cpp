@@ -1,5 +1,5 @@
 // Python names of the stages. Sizes and addresses are those of tensors that `ops` checked and keeps alive.
-#include "binding.h"
+#include "expert_tuples.h"
 
 namespace {
 
@@ -47,12 +47,15 @@ void project_out(Kernels& kernels, Address o, Address wo_a, Address wo_a_scales,
                                 outputs, dim, back(streams, post, comb, num_streams, x, streams_out)});
 }
 
-void combine(Kernels& kernels, Address x_codes, Address x_scales, Address w1, Address w1_scales, Address w2,
+void combine(Kernels& kernels, const std::vector<ExpertTuple>& last, Address x_codes, Address x_scales, Address w1, Address w1_scales, Address w2,
              Address w2_scales, Address w3, Address w3_scales, Address outputs, Address slots, size_t rows,
              size_t active, size_t dim, size_t inter, float limit, Address streams, Address post, Address comb,
              size_t num_streams, Address y, Address streams_out) {
+    const std::vector<ShoalExpert> list = experts_of(last);
+    const ShoalExperts routed = {at<const uint8_t>(x_codes), at<const uint8_t>(x_scales), rows, dim, inter, limit,
+                                 list.size(), list.data(), at<uint16_t>(outputs)};
     kernels.run(kernels.table->combine,
-                ShoalCombine{at<const uint8_t>(x_codes), at<const uint8_t>(x_scales), float8(w1, w1_scales),
+                ShoalCombine{routed, at<const uint8_t>(x_codes), at<const uint8_t>(x_scales), float8(w1, w1_scales),
                              float8(w2, w2_scales), float8(w3, w3_scales), bf16(outputs), at<const uint32_t>(slots), rows,
                              active, dim, inter, limit, back(streams, post, comb, num_streams, y, streams_out)});
 }

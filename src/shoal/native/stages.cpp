@@ -88,6 +88,7 @@ void SHOAL_NAME(project_out)(const ShoalProjectOut* p, ShoalPool* pool) {
 }
 
 void SHOAL_NAME(combine)(const ShoalCombine* p, ShoalPool* pool) {
+    if (p->last.count) SHOAL_NAME(routed_experts)(&p->last, pool);
     Scratch room(pool);
     uint16_t *gate = room.take<uint16_t>(p->rows * p->inter), *up = room.take<uint16_t>(p->rows * p->inter);
     uint16_t* shared = room.take<uint16_t>(p->rows * p->dim);

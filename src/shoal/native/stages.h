@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "experts.h"
 #include "linear.h"
 
 // The router of a mixture: gate bf16 [experts, dim], biases [experts], image_mask [rows] or NULL. Best experts first.
@@ -62,8 +63,10 @@ typedef struct ShoalProjectOut {
     ShoalReturn back;
 } ShoalProjectOut;
 
-// The shared expert, the sum over a token's routed outputs (slots in ascending expert id) and it, the return to the streams.
+// The last routed experts (count 0: none are left), the shared expert, the sum over a token's routed outputs (slots in
+// ascending expert id) and it, the return to the streams.
 typedef struct ShoalCombine {
+    ShoalExperts last;                  // into `outputs`
     const uint8_t *x_codes, *x_scales;  // Q8 [rows, dim]
     ShoalFloat8 w1, w2, w3;
     const uint16_t* outputs;            // [., dim]

@@ -95,6 +95,7 @@ def apply_routed_torch(
 def combine(
     x: Quantized,
     dispatch: Dispatch,
+    last: Sequence[tuple[int, ExpertWeights]],
     outputs: BFloat16[Tensor, "pairs dim"],
     shared: ExpertWeights,
     limit: float,
@@ -102,15 +103,19 @@ def combine(
     mix: Mix,
     arithmetic: Arithmetic,
 ) -> tuple[BFloat16[Tensor, "tokens dim"], BFloat16[Tensor, "tokens streams dim"]]:
-    """Σ routed experts in ascending id, then the shared one, float32, one rounding; and the streams it returns to."""
+    """Σ routed experts in ascending id, then the shared one, float32, one rounding; and the streams it returns to.
+
+    `last` are the experts that were still missing in `outputs`: with all of them here, the whole mixture is one call.
+    """
     if arithmetic.kernels is not None:
-        return _combine_native(x, dispatch, outputs, shared, limit, streams, mix, arithmetic.kernels)
-    return combine_torch(x, dispatch, outputs, shared, limit, streams, mix, arithmetic)
+        return _combine_native(x, dispatch, last, outputs, shared, limit, streams, mix, arithmetic.kernels)
+    return combine_torch(x, dispatch, last, outputs, shared, limit, streams, mix, arithmetic)
 
 
 def combine_torch(
     x: Quantized,
     dispatch: Dispatch,
+    last: Sequence[tuple[int, ExpertWeights]],
     outputs: BFloat16[Tensor, "pairs dim"],
     shared: ExpertWeights,
     limit: float,
@@ -119,6 +124,7 @@ def combine_torch(
     arithmetic: Arithmetic,
 ) -> tuple[BFloat16[Tensor, "tokens dim"], BFloat16[Tensor, "tokens streams dim"]]:
     """`combine` in torch, or of the operators that `arithmetic` has."""
+    apply_routed_torch(x, dispatch, last, limit, outputs, arithmetic)
     total = torch.zeros(streams.shape[0], streams.shape[2])
     for pairs in dispatch.slots.unbind(1):
         total = total + outputs[pairs].float()
@@ -135,8 +141,22 @@ def _apply_native(
     outputs: BFloat16[Tensor, "pairs dim"],
     kernels: Kernels,
 ) -> None:
-    tokens, slots = dispatch.tokens.int(), torch.arange(outputs.shape[0], dtype=torch.int32)
-    first = [address(part) for part in (tokens, dispatch.weights, slots)]
+    if not arrived:
+        return
+    experts, kept = _expert_arguments(dispatch, arrived)
+    sizes = (x.codes.shape[0], x.codes.shape[1], arrived[0][1].w1.codes.shape[0], limit)
+    kernels.native.routed_experts(*quantized_addresses(x), *sizes, experts, address(outputs))
+    del kept
+
+
+def _expert_arguments(
+    dispatch: Dispatch, arrived: Sequence[tuple[int, ExpertWeights]]
+) -> tuple[list[tuple[int, ...]], tuple[Tensor, ...]]:
+    """How the kernels take experts and their pairs, and the tensors that must live while they run."""
+    # A pair's slot is its place.
+    tokens, slots = dispatch.tokens.int(), torch.arange(dispatch.tokens.numel(), dtype=torch.int32)
+    kept = tokens, dispatch.weights, slots
+    first = list(map(address, kept))
     places = {expert_id: place for place, expert_id in enumerate(dispatch.expert_ids)}
     experts = []
     for expert_id, expert in arrived:
@@ -145,14 +165,13 @@ def _apply_native(
         pairs = (end - start, *(base + 4 * start for base in first))
         matrices = [part for matrix in (expert.w1, expert.w2, expert.w3) for part in (matrix.codes, matrix.scales)]
         experts.append((*map(address, matrices), *pairs))
-    if experts:
-        sizes = (x.codes.shape[0], x.codes.shape[1], arrived[0][1].w1.codes.shape[0], limit)
-        kernels.native.routed_experts(*quantized_addresses(x), *sizes, experts, address(outputs))
+    return experts, kept
 
 
 def _combine_native(
     x: Quantized,
     dispatch: Dispatch,
+    last: Sequence[tuple[int, ExpertWeights]],
     outputs: BFloat16[Tensor, "pairs dim"],
     shared: ExpertWeights,
     limit: float,
@@ -165,9 +184,12 @@ def _combine_native(
     assert isinstance(w1, Float8Weight) and isinstance(w2, Float8Weight) and isinstance(w3, Float8Weight)
     y, returned = torch.empty((tokens, dim), dtype=torch.bfloat16), torch.empty_like(streams)
     slots = dispatch.slots.int()
+    experts, kept = _expert_arguments(dispatch, last)
     kernels.native.combine(
+        experts,
         *(*quantized_addresses(x), *float8_addresses(w1), *float8_addresses(w2), *float8_addresses(w3)),
         *(address(outputs), address(slots), tokens, slots.shape[1], dim, w1.codes.shape[0], limit),
         *(address(streams), address(mix.post), address(mix.comb), num_streams, address(y), address(returned)),
     )
+    del kept
     return y, returned
