@@ -98,7 +98,7 @@ void drive_combine(Run run) {
         Buffer<uint32_t> slots(rows * active);
         for (size_t i = 0; i < rows * active; ++i) slots[i] = static_cast<uint32_t>(rows * active - 1 - i);
         Return back(inputs, rows);
-        const ShoalCombine p = {x.codes, x.scales, w1,   w2,    w3,   outputs,          slots,
+        const ShoalCombine p = {ShoalExperts{}, x.codes, x.scales, w1,   w2,    w3,   outputs,          slots,
                                 rows,    active,   kDim, inter, 7.0f, back.parameters()};
         run.kernels->combine(&p, run.pool);
         back.print("combine", number);

@@ -27,7 +27,7 @@ from shoal.ops.kernels import EXP, SIGMOID, SILU, SOFTPLUS, Kernels, available_i
 from shoal.ops.pooling import pool_groups, pool_groups_torch
 from shoal.ops.quantize import Q8, Quantized, quantize_q4c, quantize_q4i, quantize_q8_torch
 from shoal.ops.rms_norm import rms_norm, rms_norm_q8, rms_norm_torch
-from shoal.ops.routing import route, route_logits_torch
+from shoal.ops.routing import Router, route_logits, route_logits_torch
 from shoal.ops.wide import Wide
 
 WIDE, PORTABLE = Wide(), Kernels("portable")
@@ -337,7 +337,8 @@ def test_an_image_row_takes_nothing(kernels: Kernels, generator: torch.Generator
 
 def same_routes(kernels: Kernels, logits: Tensor, bias: Tensor, mask: Tensor | None, active: int) -> bool:
     found = kernels.route(logits, bias, -bias, mask, active, 1.5)
-    wanted = route_logits_torch(logits, bias, -bias, mask, active, 1.5, WIDE)
+    gate = torch.zeros((logits.shape[1], 1), dtype=torch.bfloat16)
+    wanted = route_logits_torch(logits, Router(gate, bias, -bias, active, 1.5), mask, WIDE)
     ids, weights, margin = found
     return torch.equal(ids, wanted.expert_ids) and same(weights, wanted.weights) and same(margin, wanted.margin)
 
@@ -375,7 +376,7 @@ def test_operators_take_the_kernels_of_their_arithmetic(generator: torch.Generat
     h, projected, q, k = gate_inputs(3, 4, 32, generator)
     x, weight, mix = projected[:, :32].contiguous(), q[0].contiguous(), mix_of(3, 4, generator)
     u, groups = torch.randn((3, 24), generator=generator), torch.randn((3, 2, 16), generator=generator)
-    experts, bias = bf16(8, 32, generator=generator), torch.zeros(8)
+    experts, bias = bf16(24, 32, generator=generator), torch.zeros(24)
     operators: list[Callable[[], object]] = [
         lambda: arithmetic.quantize_q4i(x),
         lambda: arithmetic.quantize_q4c(x),
@@ -389,7 +390,7 @@ def test_operators_take_the_kernels_of_their_arithmetic(generator: torch.Generat
         lambda: pool_groups(groups, groups, arithmetic),
         lambda: gather_rows(quantize_q8_torch(x), None, arithmetic),
         lambda: gate_streams(h, h, x, q, k, None, EPS, arithmetic),
-        lambda: route(x, experts, bias, bias, None, 2, 1.5, arithmetic),
+        lambda: route_logits(u, Router(experts, bias, bias, 2, 1.5), None, arithmetic),
     ]
     for number, operator in enumerate(operators):
         before = PORTABLE.native.calls
