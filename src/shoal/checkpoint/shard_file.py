@@ -13,6 +13,7 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from shoal.checkpoint.header import TensorEntry, open_shard, read_header_from
+from shoal.checkpoint.huge_pages import room_for
 from shoal.checkpoint.json_object import quoted
 from shoal.errors import CheckpointError, FileChangedError
 
@@ -92,7 +93,7 @@ class ShardFile:
 
         `nbytes` is the sum of the spans. Raises FileChangedError, also for a change while it was being read.
         """
-        out = torch.empty(nbytes, dtype=torch.uint8)
+        out = room_for(nbytes)
         view = out.numpy().data
         filled = 0
         self.check()

@@ -19,24 +19,33 @@ class MappedExperts:
     def __init__(self, checkpoint: Checkpoint, plans: Sequence[LayerPlan]) -> None:
         self.checkpoint = checkpoint
         self.prefixes = {plan.layer_id: f"{plan.prefix}.ffn.experts" for plan in plans}
-        self._checked: set[Key] = set()
+        self._known: dict[Key, tuple[ExpertWeights, frozenset[str]]] = {}
 
     def request(self, layer_id: int, expert_ids: Sequence[int]) -> None:
         """Ignored: the kernel reads pages when they are touched."""
 
     def arrivals(self, layer_id: int, expert_ids: Sequence[int]) -> Iterator[list[tuple[int, ExpertWeights]]]:
-        """All of them at once, in the order asked for."""
-        yield [(expert_id, self._expert(layer_id, expert_id)) for expert_id in expert_ids]
+        """All of them at once, in the order asked for, after a look at the shards that hold them."""
+        found = [self._expert(layer_id, expert_id) for expert_id in expert_ids]
+        for name in set[str]().union(*(names for _, names in found)):
+            self.checkpoint.check(name)
+        yield [(expert_id, weights) for expert_id, (weights, _) in zip(expert_ids, found, strict=True)]
 
-    def _expert(self, layer_id: int, expert_id: int) -> ExpertWeights:
-        name = f"{self.prefixes[layer_id]}.{expert_id}"
-        matrices = {part: mapped_float4(self.checkpoint, f"{name}.{part}") for part in ("w1", "w2", "w3")}
-        if (layer_id, expert_id) not in self._checked:
-            for part, matrix in matrices.items():
-                scale = f"{name}.{part}.scale"
-                refuse_nan_scales(matrix.scales, scale, self.checkpoint.entry(scale).path.name)
-            self._checked.add((layer_id, expert_id))
-        return ExpertWeights(**matrices)
+    def _expert(self, layer_id: int, expert_id: int) -> tuple[ExpertWeights, frozenset[str]]:
+        """The views, made and checked once, and a tensor's name for each shard they lie in."""
+        if (layer_id, expert_id) not in self._known:
+            prefix = f"{self.prefixes[layer_id]}.{expert_id}"
+            names = [f"{prefix}.{part}" for part in ("w1", "w2", "w3")]
+            matrices = [mapped_float4(self.checkpoint, name) for name in names]
+            for name, matrix in zip(names, matrices, strict=True):
+                refuse_nan_scales(matrix.scales, f"{name}.scale", self._shard(f"{name}.scale"))
+            tensors = [f"{name}.{part}" for name in names for part in ("weight", "scale")]
+            shards = frozenset({self._shard(tensor): tensor for tensor in tensors}.values())
+            self._known[layer_id, expert_id] = ExpertWeights(*matrices), shards
+        return self._known[layer_id, expert_id]
+
+    def _shard(self, tensor: str) -> str:
+        return self.checkpoint.entry(tensor).path.name
 
 
 class CachedExperts:
