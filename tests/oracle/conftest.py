@@ -22,6 +22,7 @@ from shoal.model.cache import SequenceCache
 from shoal.model.indexer import Indexer
 from shoal.model.step import Step
 from shoal.ops.arithmetic import Arithmetic
+from shoal.ops.native import Native
 from shoal.ops.quantize import Quantized, quantize_q4c, quantize_q4i, quantize_q8_torch
 from shoal.ops.release import Release
 from shoal.ops.wide import Wide
@@ -106,7 +107,7 @@ def _greedy_batch(backbone: Backbone, prompts: Sequence[Sequence[int]], count: i
 
 @cache
 def _backbone(arithmetic: str) -> Backbone:
-    chosen: Arithmetic = {"wide": Wide, "release": Release}[arithmetic]()
+    chosen: Arithmetic = {"wide": Wide, "native": Native, "release": Release}[arithmetic]()
     # Left open: experts are read from it for as long as the session lasts.
     return load_backbone(load_config(MINIATURE), Checkpoint.open(MINIATURE), arithmetic=chosen).backbone
 
@@ -114,6 +115,11 @@ def _backbone(arithmetic: str) -> Backbone:
 @pytest.fixture(scope="session")
 def wide() -> Backbone:
     return _backbone("wide")
+
+
+@pytest.fixture(scope="session")
+def native() -> Backbone:
+    return _backbone("native")
 
 
 @pytest.fixture(scope="session")

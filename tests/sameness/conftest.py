@@ -1,4 +1,4 @@
-"""Drives sequences through the miniature under wide arithmetic and says what they remember.
+"""Drives sequences through the miniature, under wide arithmetic and by the native kernels, and says what they remember.
 
 A forward of many sequences costs little more than one of a single token: cuts are tried in lockstep.
 """
@@ -21,6 +21,7 @@ from shoal.model.backbone import Backbone
 from shoal.model.batch import Batch
 from shoal.model.cache import SequenceCache
 from shoal.model.step import Recorder, record_nothing
+from shoal.ops.native import Native
 from shoal.ops.wide import Wide
 from shoal.weights.load import load_backbone
 
@@ -133,15 +134,25 @@ def ids() -> list[int]:
     return values
 
 
-@pytest.fixture(scope="session")
-def backbone(config: ModelConfig) -> Iterator[Backbone]:
+@pytest.fixture(scope="session", params=["wide", "native"])
+def backbone(config: ModelConfig, request: pytest.FixtureRequest) -> Iterator[Backbone]:
+    arithmetic = Wide() if request.param == "wide" else Native(threads=2)
     with Checkpoint.open(MINI) as checkpoint:
-        yield load_backbone(config, checkpoint, arithmetic=Wide()).backbone
+        yield load_backbone(config, checkpoint, arithmetic=arithmetic).backbone
 
 
 @pytest.fixture(scope="session")
 def driver(backbone: Backbone, ids: list[int]) -> Driver:
     return Driver(backbone, ids)
+
+
+@pytest.fixture(scope="session")
+def native_driver(config: ModelConfig, ids: list[int]) -> Iterator[Callable[[str, int], Driver]]:
+    """(instruction set, threads) → a driver of native kernels."""
+    with Checkpoint.open(MINI) as checkpoint:
+        yield lambda isa, threads: Driver(
+            load_backbone(config, checkpoint, arithmetic=Native(isa, threads)).backbone, ids
+        )
 
 
 @pytest.fixture(scope="session")
