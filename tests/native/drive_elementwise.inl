@@ -1,22 +1,22 @@
 // Drivers of the elementwise operators.
 
 void drive_elementary(Run run) {
-    for (int function = 0; function < SHOAL_FUNCTIONS; ++function) {
-        Inputs inputs(static_cast<uint64_t>(function));
-        const size_t count = 4001;
-        const Buffer<float> x = inputs.floats(count, 7);
-        Buffer<float> y(count);
-        const ShoalElementary p = {function, x, y, count};
-        run.kernels->elementary(&p, run.pool);
-        report("elementary", "y", static_cast<size_t>(function), y);
-    }
+    for (int function = 0; function < SHOAL_FUNCTIONS; ++function)
+        each_case({1, 16, 4001, 9000}, {7, 60}, [&](size_t number, size_t count, size_t spread) {
+            Inputs inputs(number);
+            const Buffer<float> x = inputs.floats(count, static_cast<int>(spread));
+            Buffer<float> y(count);
+            const ShoalElementary p = {function, x, y, count};
+            run.kernels->elementary(&p, run.pool);
+            report("elementary", "y", 100 * static_cast<size_t>(function) + number, y);
+        });
 }
 
 template <typename Operator>
 void drive_quantizer(Run run, const char* name, Operator quantize, size_t codes_a_byte, size_t group) {
     each_case(kRows, {32, 96, 544}, [&](size_t number, size_t rows, size_t columns) {
         Inputs inputs(number);
-        const Buffer<uint16_t> x = inputs.bf16(rows * columns, 20);
+        const Buffer<uint16_t> x = inputs.bf16(rows * columns, number % 2 ? 20 : 120);
         Buffer<uint8_t> codes(rows * columns / codes_a_byte), scales(rows * columns / group);
         const ShoalQuantize p = {x, codes, scales, rows, columns};
         quantize(&p, run.pool);
@@ -30,7 +30,7 @@ void drive_quantize_q4i(Run run) { drive_quantizer(run, "quantize_q4i", run.kern
 void drive_quantize_q4c(Run run) { drive_quantizer(run, "quantize_q4c", run.kernels->quantize_q4c, 2, 16); }
 
 void drive_rms_norm(Run run) {
-    each_case(kRows, {1, 7, 16, 33, 512, 1000}, [&](size_t number, size_t rows, size_t columns) {
+    each_case(kRows, {1, 7, 16, 33, 512, 1000, 5120}, [&](size_t number, size_t rows, size_t columns) {
         Inputs inputs(number);
         const Buffer<uint16_t> x = inputs.bf16(rows * columns), weight = inputs.bf16(columns, 1);
         Buffer<uint16_t> y(rows * columns);
@@ -149,7 +149,7 @@ void drive_engram_gate(Run run) {
 }
 
 void drive_route(Run run) {
-    each_case(kRows, {6, 40}, [&](size_t number, size_t rows, size_t experts) {
+    each_case(kRows, {6, 40, 384}, [&](size_t number, size_t rows, size_t experts) {
         Inputs inputs(number);
         const size_t active = 6;
         const Buffer<float> logits = inputs.floats(rows * experts), bias = inputs.floats(experts, 1);
