@@ -16,7 +16,8 @@ struct Run {
     ShoalPool* pool;
 };
 
-const size_t kRows[] = {0, 1, 2, 3, 17}, kManyRows[] = {0, 1, 2, 3, 17, 300};
+// The second fills tiles of up to 12 rows in every way.
+const size_t kRows[] = {0, 1, 2, 3, 17}, kManyRows[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 17, 300};
 // Scales of quantised inputs: as they are, and all there are.
 const Range kUsual = {115, 130}, kAnyScale = {0, 254};
 constexpr size_t kAnyBase = 100;  // number of the first case that has any scale
