@@ -1,45 +1,60 @@
 // Drivers of the attention and the indexer operators.
 
+struct AttentionSize {
+    size_t heads, dim, window, topk;
+};
+
+void drive_attention(Run run, size_t number, size_t tokens, size_t position, const AttentionSize& size) {
+    Inputs inputs(number);
+    const size_t heads = size.heads, dim = size.dim, window = size.window, topk = size.topk, pairs = 8, entries = 90;
+    const Range scales = number % 2 ? kUsual : Range{100, 135};
+    const Buffer<uint16_t> q = inputs.bf16(tokens * heads * dim, 1);
+    const Rows8 own(inputs, tokens, dim, scales), ring(inputs, window, dim, scales);
+    const Buffer<uint8_t> entry_codes = inputs.bytes(entries * dim / 2);
+    // Positive E4M3 numbers near one.
+    Buffer<uint8_t> entry_scales = inputs.bytes(entries * dim / 16);
+    for (size_t i = 0; i < entries * dim / 16; ++i)
+        entry_scales[i] = static_cast<uint8_t>(0x30 + entry_scales[i] % 16);
+    Buffer<int64_t> selected(tokens * topk);
+    for (size_t token = 0; token < tokens; ++token)
+        for (size_t k = 0; k < topk; ++k)
+            selected[token * topk + k] = k < token * 9 + 1 ? static_cast<int64_t>(inputs.below(entries)) : -1;
+    const Buffer<float> sink = inputs.floats(heads, 1), angles = inputs.floats(tokens * pairs, 0);
+    Buffer<uint16_t> y(tokens * heads * dim);
+    const ShoalAttention p = {q,
+                              own.codes,
+                              own.scales,
+                              ring.codes,
+                              ring.scales,
+                              entry_codes,
+                              entry_scales,
+                              topk ? selected.data() : nullptr,
+                              sink,
+                              angles,
+                              angles,
+                              tokens,
+                              heads,
+                              dim,
+                              window,
+                              topk,
+                              pairs,
+                              static_cast<int64_t>(position),
+                              0.0625f,
+                              y};
+    run.kernels->attention(&p, run.pool);
+    report("attention", "y", number, y);
+}
+
 void drive_attention(Run run) {
     each_case(kRows, {0, 3, 200}, [&](size_t number, size_t tokens, size_t position) {
-        Inputs inputs(number);
-        const size_t heads = 5, dim = 64, window = 16, topk = 70, pairs = 8, entries = 90;
-        const Buffer<uint16_t> q = inputs.bf16(tokens * heads * dim, 1);
-        const Rows8 own(inputs, tokens, dim), ring(inputs, window, dim);
-        const Buffer<uint8_t> entry_codes = inputs.bytes(entries * dim / 2);
-        // Positive E4M3 numbers near one.
-        Buffer<uint8_t> entry_scales = inputs.bytes(entries * dim / 16);
-        for (size_t i = 0; i < entries * dim / 16; ++i)
-            entry_scales[i] = static_cast<uint8_t>(0x30 + entry_scales[i] % 16);
-        Buffer<int64_t> selected(tokens * topk);
-        for (size_t token = 0; token < tokens; ++token)
-            for (size_t k = 0; k < topk; ++k)
-                selected[token * topk + k] = k < token * 9 + 1 ? static_cast<int64_t>(inputs.below(entries)) : -1;
-        const Buffer<float> sink = inputs.floats(heads, 1), angles = inputs.floats(tokens * pairs, 0);
-        Buffer<uint16_t> y(tokens * heads * dim);
-        const ShoalAttention p = {q,
-                                  own.codes,
-                                  own.scales,
-                                  ring.codes,
-                                  ring.scales,
-                                  entry_codes,
-                                  entry_scales,
-                                  selected,
-                                  sink,
-                                  angles,
-                                  angles,
-                                  tokens,
-                                  heads,
-                                  dim,
-                                  window,
-                                  topk,
-                                  pairs,
-                                  static_cast<int64_t>(position),
-                                  0.0625f,
-                                  y};
-        run.kernels->attention(&p, run.pool);
-        report("attention", "y", number, y);
+        drive_attention(run, number, tokens, position, {5, 64, 16, 70});
     });
+    // One to three vectors of heads, dims above what queries are held of at once; whole and partial tiles of keys.
+    size_t number = 100;
+    for (const AttentionSize& size : {AttentionSize{16, 32, 130, 0}, {20, 288, 16, 70}, {40, 160, 70, 40}})
+        for (const size_t tokens : {size_t{2}, size_t{17}})
+            for (const size_t position : {size_t{0}, size_t{500}})
+                drive_attention(run, number++, tokens, position, size);
 }
 
 void drive_rotate_rows(Run run) {
@@ -69,29 +84,51 @@ void drive_rope_table(Run run) {
     });
 }
 
+struct IndexSize {
+    size_t heads, dim, count, block, block_count;
+};
+
+// Candidates, members of blocks and scores are given or not.
+void drive_index(Run run, size_t number, size_t tokens, size_t keys, const IndexSize& size, Range range, bool all) {
+    Inputs inputs(number);
+    const size_t heads = size.heads, dim = size.dim;
+    const Buffer<uint8_t> q_codes = inputs.bytes(tokens * heads * dim / 2);
+    const Buffer<uint8_t> key_codes = inputs.bytes(keys * dim / 2);
+    const Buffer<uint8_t> q_scales = inputs.e8m0(tokens * heads * dim / 32, range);
+    const Buffer<uint8_t> key_scales = inputs.e8m0(keys * dim / 32, range);
+    const Buffer<uint16_t> weights = inputs.bf16(tokens * heads, range.low ? 1 : 100);
+    Buffer<int64_t> visible(tokens), selected(tokens * size.count);
+    for (size_t token = 0; token < tokens; ++token)
+        visible[token] = static_cast<int64_t>(token % 2 ? keys : inputs.below(static_cast<uint32_t>(keys + 1)));
+    Buffer<uint8_t> candidates = inputs.bytes(tokens * keys), members(tokens * keys);
+    for (size_t i = 0; i < tokens * keys; ++i) candidates[i] = candidates[i] > 40;
+    Buffer<uint16_t> scores(tokens * keys);
+    ShoalIndexSelect p = {};
+    p.q_codes = q_codes, p.q_scales = q_scales, p.weights = weights, p.key_codes = key_codes;
+    p.key_scales = key_scales, p.visible = visible;
+    p.tokens = tokens, p.heads = heads, p.dim = dim, p.keys = keys, p.count = size.count, p.selected = selected;
+    p.block = size.block, p.block_count = size.block_count;
+    if (all) p.candidates = candidates, p.candidate_positions = members, p.scores = scores;
+    run.kernels->index_select(&p, run.pool);
+    report("index_select", "selected", number, selected);
+    report("index_select", "candidate_positions", number, members);
+    report("index_select", "scores", number, scores);
+}
+
 void drive_index_select(Run run) {
+    const IndexSize small = {6, 64, 20, 16, 3}, wide = {3, 256, 20, 16, 3}, narrow = {4, 32, 512, 64, 40};
+    const Range usual = {124, 130}, spread = {118, 136}, any = {0, 254};
     each_case(kRows, {0, 1, 77, 300}, [&](size_t number, size_t tokens, size_t keys) {
-        Inputs inputs(number);
-        const size_t heads = 6, dim = 64, count = 20, block = 16, block_count = 3;
-        const Buffer<uint8_t> q_codes = inputs.bytes(tokens * heads * dim / 2);
-        const Buffer<uint8_t> key_codes = inputs.bytes(keys * dim / 2);
-        const Buffer<uint8_t> q_scales = inputs.e8m0(tokens * heads * dim / 32, 124, 130);
-        const Buffer<uint8_t> key_scales = inputs.e8m0(keys * dim / 32, 124, 130);
-        const Buffer<uint16_t> weights = inputs.bf16(tokens * heads, 1);
-        Buffer<int64_t> visible(tokens), selected(tokens * count);
-        for (size_t token = 0; token < tokens; ++token)
-            visible[token] = static_cast<int64_t>(inputs.below(static_cast<uint32_t>(keys + 1)));
-        Buffer<uint8_t> candidates = inputs.bytes(tokens * keys), members(tokens * keys);
-        for (size_t i = 0; i < tokens * keys; ++i) candidates[i] = candidates[i] > 40;
-        Buffer<uint16_t> scores(tokens * keys);
-        ShoalIndexSelect p = {};
-        p.q_codes = q_codes, p.q_scales = q_scales, p.weights = weights, p.key_codes = key_codes;
-        p.key_scales = key_scales, p.visible = visible, p.candidates = candidates;
-        p.tokens = tokens, p.heads = heads, p.dim = dim, p.keys = keys, p.count = count, p.selected = selected;
-        p.block = block, p.block_count = block_count, p.candidate_positions = members, p.scores = scores;
-        run.kernels->index_select(&p, run.pool);
-        report("index_select", "selected", number, selected);
-        report("index_select", "candidate_positions", number, members);
-        report("index_select", "scores", number, scores);
+        const bool given = number % 3 != 0;
+        drive_index(run, number, tokens, keys, small, usual, given);
+        drive_index(run, 100 + number, tokens, keys, small, spread, given);
+        drive_index(run, 200 + number, tokens, keys, small, any, given);
+        drive_index(run, 300 + number, tokens, keys, wide, usual, given);
+        drive_index(run, 400 + number, tokens, keys, wide, any, given);
     });
+    drive_index(run, 500, 70, 77, narrow, usual, true);
+    drive_index(run, 501, 3, 5000, small, usual, true);
+    drive_index(run, 502, 2, 5000, narrow, usual, false);
+    drive_index(run, 503, 2, 33001, narrow, usual, true);
+    drive_index(run, 504, 2, 33001, {4, 32, 20, 16, 3}, usual, false);
 }

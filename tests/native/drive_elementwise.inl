@@ -1,22 +1,30 @@
 // Drivers of the elementwise operators.
 
 void drive_elementary(Run run) {
-    for (int function = 0; function < SHOAL_FUNCTIONS; ++function) {
-        Inputs inputs(static_cast<uint64_t>(function));
-        const size_t count = 4001;
-        const Buffer<float> x = inputs.floats(count, 7);
-        Buffer<float> y(count);
-        const ShoalElementary p = {function, x, y, count};
-        run.kernels->elementary(&p, run.pool);
-        report("elementary", "y", static_cast<size_t>(function), y);
-    }
+    for (int function = 0; function < SHOAL_FUNCTIONS; ++function)
+        each_case({1, 16, 4001, 9000}, {7, 60}, [&](size_t number, size_t count, size_t spread) {
+            Inputs inputs(number);
+            const Buffer<float> x = inputs.floats(count, static_cast<int>(spread));
+            Buffer<float> y(count);
+            const ShoalElementary p = {function, x, y, count};
+            run.kernels->elementary(&p, run.pool);
+            report("elementary", "y", 100 * static_cast<size_t>(function) + number, y);
+        });
+}
+
+// Row 1 is small, row 2 zero.
+void shrink_rows(Buffer<uint16_t>& x, size_t rows, size_t columns) {
+    for (size_t i = columns; rows > 2 && i < 2 * columns; ++i)
+        x[i] = static_cast<uint16_t>((x[i] & 0x807f) | (108 + x[i] / 128 % 16) << 7);
+    for (size_t i = 2 * columns; rows > 2 && i < 3 * columns; ++i) x[i] &= 0x8000;
 }
 
 template <typename Operator>
 void drive_quantizer(Run run, const char* name, Operator quantize, size_t codes_a_byte, size_t group) {
     each_case(kRows, {32, 96, 544}, [&](size_t number, size_t rows, size_t columns) {
         Inputs inputs(number);
-        const Buffer<uint16_t> x = inputs.bf16(rows * columns, 20);
+        Buffer<uint16_t> x = inputs.bf16(rows * columns, number % 2 ? 20 : 120);
+        shrink_rows(x, rows, columns);
         Buffer<uint8_t> codes(rows * columns / codes_a_byte), scales(rows * columns / group);
         const ShoalQuantize p = {x, codes, scales, rows, columns};
         quantize(&p, run.pool);
@@ -30,7 +38,7 @@ void drive_quantize_q4i(Run run) { drive_quantizer(run, "quantize_q4i", run.kern
 void drive_quantize_q4c(Run run) { drive_quantizer(run, "quantize_q4c", run.kernels->quantize_q4c, 2, 16); }
 
 void drive_rms_norm(Run run) {
-    each_case(kRows, {1, 7, 16, 33, 512, 1000}, [&](size_t number, size_t rows, size_t columns) {
+    each_case(kRows, {1, 7, 16, 33, 512, 1000, 5120}, [&](size_t number, size_t rows, size_t columns) {
         Inputs inputs(number);
         const Buffer<uint16_t> x = inputs.bf16(rows * columns), weight = inputs.bf16(columns, 1);
         Buffer<uint16_t> y(rows * columns);
@@ -65,14 +73,18 @@ void drive_mean_square(Run run) {
     });
 }
 
+// Any number of streams; four have code of their own.
+size_t streams_of(size_t number) { return number % 5 ? 4 : 3; }
+
 void drive_collapse_norm(Run run) {
     each_case(kRows, {32, 160}, [&](size_t number, size_t rows, size_t columns) {
         Inputs inputs(number);
-        const Buffer<uint16_t> streams = inputs.bf16(rows * 4 * columns), weight = inputs.bf16(columns, 1);
-        const Buffer<float> pre = inputs.floats(rows * 4, 1);
+        const size_t count = streams_of(number);
+        const Buffer<uint16_t> streams = inputs.bf16(rows * count * columns), weight = inputs.bf16(columns, 1);
+        const Buffer<float> pre = inputs.floats(rows * count, 1);
         Buffer<uint16_t> y(rows * columns);
         Buffer<uint8_t> codes(rows * columns), scales(rows * columns / 32);
-        const ShoalCollapseNorm p = {streams, pre, weight, y, codes, scales, rows, 4, columns, 1e-6f};
+        const ShoalCollapseNorm p = {streams, pre, weight, y, codes, scales, rows, count, columns, 1e-6f};
         run.kernels->collapse_norm(&p, run.pool);
         report("collapse_norm", "y", number, y);
         report("collapse_norm", "codes", number, codes);
@@ -83,10 +95,11 @@ void drive_collapse_norm(Run run) {
 void drive_expand(Run run) {
     each_case(kRows, {1, 33, 160}, [&](size_t number, size_t rows, size_t columns) {
         Inputs inputs(number);
-        const Buffer<uint16_t> x = inputs.bf16(rows * columns), streams = inputs.bf16(rows * 4 * columns);
-        const Buffer<float> post = inputs.floats(rows * 4, 1), comb = inputs.floats(rows * 16, 1);
-        Buffer<uint16_t> y(rows * 4 * columns);
-        const ShoalExpand p = {x, streams, post, comb, y, rows, 4, columns};
+        const size_t count = streams_of(number);
+        const Buffer<uint16_t> x = inputs.bf16(rows * columns), streams = inputs.bf16(rows * count * columns);
+        const Buffer<float> post = inputs.floats(rows * count, 1), comb = inputs.floats(rows * count * count, 1);
+        Buffer<uint16_t> y(rows * count * columns);
+        const ShoalExpand p = {x, streams, post, comb, y, rows, count, columns};
         run.kernels->expand(&p, run.pool);
         report("expand", "y", number, y);
     });
@@ -95,10 +108,14 @@ void drive_expand(Run run) {
 void drive_split_mix(Run run) {
     each_case(kRows, {1, 20}, [&](size_t number, size_t rows, size_t iterations) {
         Inputs inputs(number);
-        const Buffer<float> u = inputs.floats(rows * 24, 2), scale = inputs.floats(3, 1), base = inputs.floats(24, 1);
-        Buffer<float> mean_square = inputs.floats(rows, 1), pre(rows * 4), post(rows * 4), comb(rows * 16);
+        const size_t count = streams_of(number);
+        const size_t mixes = count * (count + 2);
+        const Buffer<float> u = inputs.floats(rows * mixes, 2), scale = inputs.floats(3, 1);
+        const Buffer<float> base = inputs.floats(mixes, 1);
+        Buffer<float> mean_square = inputs.floats(rows, 1);
+        Buffer<float> pre(rows * count), post(rows * count), comb(rows * count * count);
         for (size_t row = 0; row < rows; ++row) mean_square[row] = mean_square[row] * mean_square[row];
-        const ShoalSplitMix p = {u, mean_square, scale, base, pre, post, comb, rows, 4, iterations, 1e-6f, 1e-6f};
+        const ShoalSplitMix p = {u, mean_square, scale, base, pre, post, comb, rows, count, iterations, 1e-6f, 1e-6f};
         run.kernels->split_mix(&p, run.pool);
         report("split_mix", "pre", number, pre);
         report("split_mix", "post", number, post);
@@ -149,7 +166,7 @@ void drive_engram_gate(Run run) {
 }
 
 void drive_route(Run run) {
-    each_case(kRows, {6, 40}, [&](size_t number, size_t rows, size_t experts) {
+    each_case(kRows, {6, 40, 384}, [&](size_t number, size_t rows, size_t experts) {
         Inputs inputs(number);
         const size_t active = 6;
         const Buffer<float> logits = inputs.floats(rows * experts), bias = inputs.floats(experts, 1);

@@ -1,29 +1,39 @@
 // Drivers of the linear operators.
 
 struct Float8 {
-    Float8(Inputs& inputs, size_t outputs, size_t width)
-        : codes(inputs.e4m3(outputs * width)), scales(inputs.e8m0((outputs + 31) / 32 * (width / 32))) {}
+    Float8(Inputs& inputs, size_t outputs, size_t width, Range range = kUsual)
+        : codes(inputs.e4m3(outputs * width)), scales(inputs.e8m0((outputs + 31) / 32 * (width / 32), range)) {}
     operator ShoalFloat8() const { return {codes, scales}; }
     Buffer<uint8_t> codes, scales;
 };
 
 // Rows in Q8.
 struct Rows8 {
-    Rows8(Inputs& inputs, size_t rows, size_t width)
-        : codes(inputs.e4m3(rows * width)), scales(inputs.e8m0(rows * (width / 32), 115, 130)) {}
+    Rows8(Inputs& inputs, size_t rows, size_t width, Range range = kUsual)
+        : codes(inputs.e4m3(rows * width)), scales(inputs.e8m0(rows * (width / 32), range)) {}
+    // A NaN in the last row's codes and one in the scales of the row before.
+    void put_nans(size_t rows, size_t width) {
+        if (rows < 3) return;
+        codes[rows * width - 5] = 0xff;
+        scales[(rows - 1) * (width / 32) - 1] = 0xff;
+    }
     Buffer<uint8_t> codes, scales;
 };
 
 void drive_float8_linear(Run run) {
-    each_case(kRows, {32, 96, 544}, [&](size_t number, size_t rows, size_t width) {
-        Inputs inputs(number);
-        const size_t outputs = 37, stride = outputs + 3;
-        const Rows8 x(inputs, rows, width);
-        const Float8 weight(inputs, outputs, width);
-        Buffer<uint16_t> y(rows * stride);
-        const ShoalFloat8Linear p = {x.codes, x.scales, weight, rows, outputs, width, y, stride};
-        run.kernels->float8_linear(&p, run.pool);
-        report("float8_linear", "y", number, y);
+    each_range([&](size_t base, Range range) {
+        each_case(kManyRows, {32, 96, 544, 1056}, [&](size_t number, size_t rows, size_t width) {
+            if (rows == 300 && width > 544) return;
+            Inputs inputs(base + number);
+            const size_t outputs = 37, stride = outputs + 3;
+            Rows8 x(inputs, rows, width, range);
+            if (range.low == 0) x.put_nans(rows, width);
+            const Float8 weight(inputs, outputs, width, range);
+            Buffer<uint16_t> y(rows * stride);
+            const ShoalFloat8Linear p = {x.codes, x.scales, weight, rows, outputs, width, y, stride};
+            run.kernels->float8_linear(&p, run.pool);
+            report("float8_linear", "y", base + number, y);
+        });
     });
 }
 
@@ -42,23 +52,29 @@ void drive_float8_linears(Run run) {
 }
 
 void drive_grouped_linear(Run run) {
-    each_case(kRows, {32, 128}, [&](size_t number, size_t rows, size_t width) {
-        Inputs inputs(number);
-        const size_t groups = 3, outputs = 32;
-        const Buffer<uint16_t> x = inputs.bf16(rows * groups * width);
-        const Float8 weight(inputs, groups * outputs, width);
-        Buffer<uint16_t> y(rows * groups * outputs);
-        const ShoalGroupedLinear p = {x, weight, rows, groups, outputs, width, y};
-        run.kernels->grouped_linear(&p, run.pool);
-        report("grouped_linear", "y", number, y);
+    each_range([&](size_t base, Range range) {
+        each_case(kManyRows, {32, 128, 576}, [&](size_t number, size_t rows, size_t width) {
+            if (rows == 300 && width > 128) return;
+            Inputs inputs(base + number);
+            // 40 outputs: a tile of scales belongs to two groups.
+            const size_t groups = 3, outputs = number % 2 ? 32 : 40;
+            const Buffer<uint16_t> x = inputs.bf16(rows * groups * width);
+            const Float8 weight(inputs, groups * outputs, width, range);
+            Buffer<uint16_t> y(rows * groups * outputs);
+            const ShoalGroupedLinear p = {x, weight, rows, groups, outputs, width, y};
+            run.kernels->grouped_linear(&p, run.pool);
+            report("grouped_linear", "y", base + number, y);
+        });
     });
 }
 
 void drive_bf16_linear(Run run) {
-    each_case(kRows, {1, 31, 200}, [&](size_t number, size_t rows, size_t width) {
+    each_case(kManyRows, {1, 31, 200, 1030}, [&](size_t number, size_t rows, size_t width) {
+        if (rows == 300 && width > 200) return;
         Inputs inputs(number);
         const size_t outputs = 21;
-        const Buffer<uint16_t> x = inputs.bf16(rows * width), weight = inputs.bf16(outputs * width);
+        const int spread = number % 3 ? 4 : 60;
+        const Buffer<uint16_t> x = inputs.bf16(rows * width, spread), weight = inputs.bf16(outputs * width, spread);
         Buffer<float> wide(rows * outputs);
         Buffer<uint16_t> y(rows * outputs);
         const ShoalBf16Linear to_float = {x, weight, rows, outputs, width, wide, nullptr};
@@ -71,9 +87,10 @@ void drive_bf16_linear(Run run) {
 }
 
 void drive_float32_linear(Run run) {
-    each_case(kRows, {1, 31, 200}, [&](size_t number, size_t rows, size_t width) {
+    each_case(kManyRows, {1, 31, 200, 1030}, [&](size_t number, size_t rows, size_t width) {
+        if (rows == 300 && width > 200) return;
         Inputs inputs(number);
-        const size_t outputs = 24;
+        const size_t outputs = 23;
         const Buffer<uint16_t> x = inputs.bf16(rows * width);
         const Buffer<float> weight = inputs.floats(outputs * width);
         Buffer<float> y(rows * outputs), mean_square(rows);

@@ -22,6 +22,11 @@ class Buffer {
     std::vector<uint8_t> room;
 };
 
+// E8M0 codes, both ends included.
+struct Range {
+    uint32_t low, high;
+};
+
 class Inputs {
    public:
     explicit Inputs(uint64_t seed) : state(seed * 0x9e3779b97f4a7c15u + 20261129) {}
@@ -64,10 +69,10 @@ class Inputs {
         for (size_t i = 0; i < count; ++i) codes[i] = (codes[i] & 0x7f) == 0x7f ? 0 : codes[i];
         return codes;
     }
-    // E8M0 from `low` to `high`, both included.
-    Buffer<uint8_t> e8m0(size_t count, uint32_t low = 110, uint32_t high = 140) {
+    Buffer<uint8_t> e8m0(size_t count, Range range = {110, 140}) {
         Buffer<uint8_t> scales(count);
-        for (size_t i = 0; i < count; ++i) scales[i] = static_cast<uint8_t>(low + below(high - low + 1));
+        for (size_t i = 0; i < count; ++i)
+            scales[i] = static_cast<uint8_t>(range.low + below(range.high - range.low + 1));
         return scales;
     }
 

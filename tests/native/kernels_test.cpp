@@ -16,7 +16,11 @@ struct Run {
     ShoalPool* pool;
 };
 
-const size_t kRows[] = {0, 1, 2, 3, 17};
+// The second fills tiles of up to 12 rows in every way.
+const size_t kRows[] = {0, 1, 2, 3, 17}, kManyRows[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 17, 300};
+// Scales of quantised inputs: as they are, and all there are.
+const Range kUsual = {115, 130}, kAnyScale = {0, 254};
+constexpr size_t kAnyBase = 100;  // number of the first case that has any scale
 
 // Calls visit(number, rows, size) for every pair.
 template <typename Rows, typename Visit>
@@ -30,12 +34,20 @@ void each_case(std::initializer_list<size_t> all_rows, std::initializer_list<siz
     each_case<std::initializer_list<size_t>, Visit>(all_rows, sizes, visit);
 }
 
+// Calls visit(number to add, range) for both ranges of scales.
+template <typename Visit>
+void each_range(const Visit& visit) {
+    visit(0, kUsual);
+    visit(kAnyBase, kAnyScale);
+}
+
 // One function an operator, `drive_<name>`.
 #include "drive_linear.inl"
 // Each may use what is above it.
 #include "drive_attention.inl"
 #include "drive_elementwise.inl"
 #include "drive_experts.inl"
+#include "drive_probe.inl"
 #include "drive_stages.inl"
 
 void drive_all(Run run) {

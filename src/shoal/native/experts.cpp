@@ -38,8 +38,10 @@ struct Wave {
     const uint32_t* expert_of;
 };
 
+// Q8 codes and scales are kept: sums that are not exact in tiles read them again.
 struct Hidden {
     uint16_t *gate, *up;
+    uint8_t *codes, *scales;
     DigitGroup* digits;
     uint8_t* nan;
 };
@@ -102,18 +104,15 @@ void gate_and_up(const ShoalExperts* p, const Tokens& tokens, const Wave& wave, 
 void activate(const ShoalExperts* p, const Tokens& tokens, const Wave& wave, const Hidden& hidden,
               const ManyRows& many_rows, ShoalPool* pool) {
     const size_t groups = digit_groups(p->inter), blocks = p->inter / kFloat4Block;
-    Scratch scratch(pool);
-    const size_t threads = shoal_pool_threads(pool);
-    uint8_t *codes = scratch.take<uint8_t>(threads * p->inter), *scales = scratch.take<uint8_t>(threads * blocks);
-    parallel(pool, wave.rows, [&](size_t row, size_t worker) {
+    parallel(pool, wave.rows, [&](size_t row, size_t) {
         const size_t e = wave.expert_of[row], own = row - wave.first_row[e];
         const ShoalExpert& expert = wave.experts[e];
         const SwigluRow in = {hidden.gate + row * p->inter, hidden.up + row * p->inter, expert.weights + own, p->limit};
-        uint8_t *row_codes = codes + worker * p->inter, *row_scales = scales + worker * blocks;
-        for (size_t b = 0; b < blocks; ++b) swiglu_block(in, b * kFloat4Block, row_codes + b * kFloat4Block, row_scales + b);
-        if (!is_few(expert)) return many::prepare_row(many_rows.hidden[e], own, row_codes, row_scales);
-        hidden.nan[row] = tokens.nan[expert.row_ids[own]] || holds_nan(row_codes, row_scales, p->inter);
-        prepare_digits(row_codes, row_scales, p->inter, hidden.digits + row * groups);
+        uint8_t *codes = hidden.codes + row * p->inter, *scales = hidden.scales + row * blocks;
+        for (size_t b = 0; b < blocks; ++b) swiglu_block(in, b * kFloat4Block, codes + b * kFloat4Block, scales + b);
+        if (!is_few(expert)) return many::prepare_row(many_rows.hidden[e], own, codes, scales);
+        hidden.nan[row] = tokens.nan[expert.row_ids[own]] || holds_nan(codes, scales, p->inter);
+        prepare_digits(codes, scales, p->inter, hidden.digits + row * groups);
     });
 }
 
@@ -176,6 +175,7 @@ void run_wave(const ShoalExperts* p, const Tokens& tokens, const ShoalExpert* ex
     }
     const Wave wave = {experts, count, rows, first_row, expert_of};
     const Hidden hidden = {scratch.take<uint16_t>(rows * p->inter), scratch.take<uint16_t>(rows * p->inter),
+                           scratch.take<uint8_t>(rows * p->inter), scratch.take<uint8_t>(rows * (p->inter / kFloat4Block)),
                            scratch.take<DigitGroup>(rows * digit_groups(p->inter)), scratch.take<uint8_t>(rows)};
     const ManyRows many_rows = prepare_many(p, wave, &scratch, pool);
     gate_and_up(p, tokens, wave, hidden, many_rows, pool);

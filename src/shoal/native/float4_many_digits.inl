@@ -84,7 +84,7 @@ inline uint32_t append_low_pairs(const int32_t* integers, size_t first, uint32_t
     return length;
 }
 
-// Rows may be prepared by several threads.
+// Rows may be prepared by several threads. `codes` and `scales` must last as long as `x`: mend_row reads them again.
 inline void prepare_row_of(const Rows& x, const RowTiles& tiles, size_t index, const uint8_t* codes,
                            const uint8_t* scales) {
     const size_t tile = tiles.of(index), first = tiles.first(tile), size = tiles.size(tile);

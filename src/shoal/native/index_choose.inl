@@ -7,13 +7,15 @@
 namespace {
 
 constexpr int16_t kUnreachable = static_cast<int16_t>(0xff80 ^ 0x7fff);  // -infinity
-constexpr int16_t kForced = 0x7fff;                                      // above +infinity
+constexpr int16_t kNotANumber = static_cast<int16_t>(0xffc0 ^ 0x7fff);
+constexpr int16_t kForced = 0x7fff;  // above +infinity
 constexpr size_t kCounted = 1 << 15, kSkipped = 16;
 constexpr size_t kRun = 32;
 
-// -0 counts as +0.
+// -0 counts as +0. Every NaN is the same one, below -infinity: its sign differs between processors.
 inline int16_t ordered(uint16_t bits) {
-    return static_cast<int16_t>(bits == 0x8000 ? 0 : bits ^ (bits & 0x8000 ? 0x7fff : 0));
+    const int16_t score = static_cast<int16_t>(bits == 0x8000 ? 0 : bits ^ (bits & 0x8000 ? 0x7fff : 0));
+    return (bits & 0x7fff) > 0x7f80 ? kNotANumber : score;
 }
 inline uint16_t bits_of_ordered(int16_t score) { return static_cast<uint16_t>(score ^ (score < 0 ? 0x7fff : 0)); }
 
