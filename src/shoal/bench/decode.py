@@ -22,7 +22,7 @@ PARTS = {
     "Engram": (ENGRAM_PROJECTIONS,),
     OTHER: (HEAD, LAYER),
 }
-"""What each timed part reads. The routers, in the class of mixes and norms, are timed with the experts."""
+"""What each timed part reads. Mixes and routers are in the rest."""
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,8 @@ def load_model(
     """The dense weights in memory; with `hold_experts` all routed experts too, where they fit, which is said."""
     directory = checkpoint.directory
     config = load_config(directory)
-    torch.set_num_threads(threads)
+    # The kernels have threads of their own.
+    torch.set_num_threads(1)
     plans, stored = plan_layers(config), count_stored(config)
     backbone_plans = [plan for plan in plans if not plan.is_draft]
     mapped = MappedExperts(checkpoint, plans)
@@ -92,7 +93,7 @@ def load_model(
     loaded = load_backbone(
         config,
         checkpoint,
-        arithmetic=arithmetic_named("native", isa),
+        arithmetic=arithmetic_named("native", isa, threads),
         token_map=token_map(directory, config),
         experts=experts,
         progress=progress,

@@ -50,7 +50,7 @@ def time_layers(backbone: Backbone, watch: Stopwatch) -> None:
 
 
 def time_sublayers(backbone: Backbone, watch: Stopwatch) -> None:
-    """Time `attention`, `experts` (routed and shared, with their router) and `Engram` of all layers together."""
+    """Time `attention`, `experts` (routed and shared) and `Engram` of all layers together."""
     for layer in backbone.layers:
         parts: Any = layer
         parts.attention = Timed(layer.attention, "attention", watch)
