@@ -110,7 +110,8 @@ void activate(const ShoalExperts* p, const Tokens& tokens, const Wave& wave, con
         const ShoalExpert& expert = wave.experts[e];
         const SwigluRow in = {hidden.gate + row * p->inter, hidden.up + row * p->inter, expert.weights + own, p->limit};
         uint8_t *row_codes = codes + worker * p->inter, *row_scales = scales + worker * blocks;
-        for (size_t b = 0; b < blocks; ++b) swiglu_block(in, b * kFloat4Block, row_codes + b * kFloat4Block, row_scales + b);
+        for (size_t b = 0; b < blocks; ++b)
+            swiglu_block(in, b * kFloat4Block, row_codes + b * kFloat4Block, row_scales + b);
         if (!is_few(expert)) return many::prepare_row(many_rows.hidden[e], own, row_codes, row_scales);
         hidden.nan[row] = tokens.nan[expert.row_ids[own]] || holds_nan(row_codes, row_scales, p->inter);
         prepare_digits(row_codes, row_scales, p->inter, hidden.digits + row * groups);
@@ -128,8 +129,8 @@ void down(const ShoalExperts* p, const Wave& wave, const Hidden& hidden, const M
         const ShoalExpert& expert = wave.experts[e];
         const Piece piece = piece_of(p->inter, p->dim, index % pieces);
         if (!is_few(expert))
-            return many::multiply(many_rows.hidden[e], expert.w2, piece.begin, piece.end, {p->outputs, p->dim, expert.slots},
-                                  many_rows.work + worker * many_rows.work_bytes);
+            return many::multiply(many_rows.hidden[e], expert.w2, piece.begin, piece.end,
+                                  {p->outputs, p->dim, expert.slots}, many_rows.work + worker * many_rows.work_bytes);
         few_rows(expert.w2, p->inter, piece, expert.rows, [&](size_t row, const DigitGroup** x, uint16_t** out) {
             *x = hidden.digits + (first + row) * groups;
             *out = p->outputs + expert.slots[row] * p->dim;

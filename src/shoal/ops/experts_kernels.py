@@ -41,7 +41,7 @@ class ExpertsKernels:
         slots: Int32[Tensor, "rows"],
         limit: float,
     ) -> BFloat16[Tensor, "rows dim"]:
-        """`apply_expert_torch` of every FP4 expert on its rows of x; row `slots[i]` of the result is row `row_ids[i]`'s.
+        """`apply_expert_torch` of every FP4 expert on its rows of x; row `slots[i]` of the result is of `row_ids[i]`.
 
         The first `counts[0]` of row_ids, weights and slots are the first expert's rows, and so on; slots are a
         permutation of all rows. Every byte of an expert is read once. Scales hold no 255.

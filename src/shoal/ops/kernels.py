@@ -13,9 +13,9 @@ from shoal.errors import OptionError
 from shoal.ops.attention_kernels import AttentionKernels
 from shoal.ops.elementwise_kernels import EXP, SIGMOID, SILU, SOFTPLUS, ElementwiseKernels
 from shoal.ops.experts_kernels import ExpertsKernels
+from shoal.ops.float4_linear_kernels import Float4LinearKernels
 from shoal.ops.indexer_kernels import IndexerKernels
 from shoal.ops.linear_kernels import LinearKernels
-from shoal.ops.float4_linear_kernels import Float4LinearKernels
 from shoal.ops.quantize import Quantized
 from shoal.ops.weights import BlockScaledWeight, Float4Weight
 
