@@ -127,8 +127,8 @@ void down(const ShoalExperts* p, const Wave& wave, const Hidden& hidden, const M
         const ShoalExpert& expert = wave.experts[e];
         const Piece piece = piece_of(p->inter, p->dim, index % pieces);
         if (!is_few(expert))
-            return many::multiply(many_rows.hidden[e], expert.w2, piece.begin, piece.end, {p->outputs, p->dim, expert.slots},
-                                  many_rows.work + worker * many_rows.work_bytes);
+            return many::multiply(many_rows.hidden[e], expert.w2, piece.begin, piece.end,
+                                  {p->outputs, p->dim, expert.slots}, many_rows.work + worker * many_rows.work_bytes);
         few_rows(expert.w2, p->inter, piece, expert.rows, [&](size_t row, const DigitGroup** x, uint16_t** out) {
             *x = hidden.digits + (first + row) * groups;
             *out = p->outputs + expert.slots[row] * p->dim;

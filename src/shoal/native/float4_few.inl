@@ -3,6 +3,9 @@
 // One or two rows keep their sums in registers and walk along each output's codes. More would push their digits out of the
 // first-level cache: a tile of outputs takes a group of blocks before the next group, its sums in memory. The order of the
 // sums is float4_group.inl's in both.
+//
+// Measured 2026-11-29, six experts of 5120 x 2304 at random, one Zen 3 core with two threads, AVX2: 0.65 to 0.72 of a
+// streaming read of the same bytes (8.6 ms against 6.2) for one row an expert, 0.51 for 2, 0.25 to 0.28 for 4.
 #pragma once
 
 #include "float4_group.inl"
