@@ -16,6 +16,7 @@ from shoal.formats.float8 import decode_e4m3, encode_e4m3
 from shoal.model import compressor as compressor_module
 from shoal.model.backbone import Backbone
 from shoal.ops import attention_projections as projections_module
+from shoal.ops import hyper_connections as hyper_connections_module
 from shoal.ops import mixture as mixture_module
 from shoal.ops import sparse_attention as sparse_attention_module
 from shoal.ops import sublayer as sublayer_module
@@ -64,14 +65,14 @@ def normalise_columns_first(patch: Patch, backbone: Backbone) -> None:
 
 
 def use_pre_at_once(patch: Patch, _: Backbone) -> None:
-    split_mix, collapse, latest = sublayer_module.split_mix, sublayer_module.collapse, []
+    split_mix, collapse, latest = sublayer_module.split_mix, hyper_connections_module.collapse, []
 
     def remembering(*inputs: Any) -> Mix:
         latest.append(split_mix(*inputs))
         return latest[-1]
 
     patch.setattr(sublayer_module, "split_mix", remembering)
-    patch.setattr(sublayer_module, "collapse", lambda streams, pre: collapse(streams, latest[-1].pre))
+    patch.setattr(hyper_connections_module, "collapse", lambda streams, pre: collapse(streams, latest[-1].pre))
 
 
 def scale_entries_by_their_maximum(patch: Patch, _: Backbone) -> None:
@@ -124,7 +125,7 @@ def transpose_comb(patch: Patch, _: Backbone) -> None:
 
 
 def transposing(expand: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return lambda x, streams, mix: expand(x, streams, replace(mix, comb=mix.comb.transpose(1, 2)))
+    return lambda x, streams, mix, a: expand(x, streams, replace(mix, comb=mix.comb.transpose(1, 2)), a)
 
 
 def leave_probabilities_unrounded(patch: Patch, _: Backbone) -> None:

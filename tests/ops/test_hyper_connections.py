@@ -90,14 +90,14 @@ def test_comb_leads_from_its_first_index_to_its_second() -> None:
     streams, x = streams_and_output(2, 1)
     comb = torch.zeros(1, 4, 4)
     comb[0, 3, 1] = 1.0  # stream 3 feeds stream 1
-    expanded = expand(x, streams, Mix(torch.zeros(1, 4), torch.zeros(1, 4), comb))
+    expanded = expand(x, streams, Mix(torch.zeros(1, 4), torch.zeros(1, 4), comb), W)
     assert torch.equal(expanded[:, 1], streams[:, 3]) and not expanded[:, [0, 2, 3]].any()
 
 
 def test_post_hands_the_output_to_the_streams() -> None:
     streams, x = streams_and_output(3, 2)
     post = torch.tensor([[0.0, 1.0, 2.0, 0.5]]).repeat(2, 1)
-    expanded = expand(x, streams, Mix(post, post, torch.zeros(2, 4, 4)))
+    expanded = expand(x, streams, Mix(post, post, torch.zeros(2, 4, 4)), W)
     assert torch.equal(expanded, (post[..., None] * x[:, None].float()).to(torch.bfloat16))
 
 
@@ -106,7 +106,7 @@ def test_an_expansion_is_the_equation_to_a_rounding() -> None:
     mix = random_mix(4, 5)
     wanted = mix.post[..., None].double() * x[:, None].double()
     wanted = wanted + torch.einsum("tjc,tjd->tcd", mix.comb.double(), streams.double())
-    torch.testing.assert_close(expand(x, streams, mix).double(), wanted, rtol=2**-8, atol=2**-20)
+    torch.testing.assert_close(expand(x, streams, mix, W).double(), wanted, rtol=2**-8, atol=2**-20)
 
 
 def test_the_coefficients_are_projected_then_normalised() -> None:

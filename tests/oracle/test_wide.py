@@ -201,7 +201,7 @@ def _mix_into_ffn(layer: Layer, golden: Golden, index: int) -> tuple[Tensor, Ten
     # Any `pre` will do: the mix comes from the streams alone.
     pre = torch.zeros(streams.shape[:2])
     mix = enter_sublayer(streams, pre, layer.attn_entry, layer.options, layer.arithmetic).mix
-    return expand(golden[f"L{index}.attn_out"], streams, mix), mix.pre
+    return expand(golden[f"L{index}.attn_out"], streams, mix, layer.arithmetic), mix.pre
 
 
 @pytest.mark.parametrize("index", LAYERS)
@@ -217,7 +217,7 @@ def test_every_recorded_row_of_401_routes_and_mixes_as_the_golden(index: int, ro
     entered = replace(entered, x=x, x_q8=arithmetic.quantize_q8(x))
     out, _ = layer.moe.forward(entered, route(x, router, None, arithmetic), streams)
     assert distance(out, golden[f"L{index}.ffn_out"]).relative <= BOUNDS["ffn_out"]
-    streams = expand(golden[f"L{index}.ffn_out"], streams, entered.mix)
+    streams = expand(golden[f"L{index}.ffn_out"], streams, entered.mix, arithmetic)
     assert distance(streams, golden[f"L{index}.stream_out"]).relative <= BOUNDS["stream_out"]
 
 

@@ -14,7 +14,7 @@ from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.hyper_connections import Mix, expand
 from shoal.ops.kernels import Kernels
 from shoal.ops.quantize import Q8, Quantized
-from shoal.ops.rms_norm import rms_norm
+from shoal.ops.rms_norm import rms_norm, rms_norm_q8
 from shoal.ops.rope import rotate
 from shoal.ops.rotation import Rotation
 from shoal.ops.weights import Float8Weight
@@ -63,7 +63,7 @@ def project_in_torch(
 ) -> Projected:
     """`project_in` in torch, or of the operators that `arithmetic` has."""
     head_dim = weights.kv_norm.shape[0]
-    qr = arithmetic.quantize_q8(rms_norm(arithmetic.quantized_linear(x, weights.wq_a), weights.q_norm, eps, arithmetic))
+    _, qr = rms_norm_q8(arithmetic.quantized_linear(x, weights.wq_a), weights.q_norm, eps, arithmetic)
     q = arithmetic.quantized_linear(qr, weights.wq_b).unflatten(1, (-1, head_dim))
     kv = rms_norm(arithmetic.quantized_linear(x, weights.wkv), weights.kv_norm, eps, arithmetic)
     return Projected(rotate(q, rotation), qr, arithmetic.quantize_q8(rotate(kv, rotation)))
@@ -92,7 +92,7 @@ def project_out_torch(
     """`project_out` in torch, or of the operators that `arithmetic` has."""
     t = arithmetic.grouped_linear(o.reshape(o.shape[0], weights.groups, -1), weights.wo_a)
     x = arithmetic.quantized_linear(arithmetic.quantize_q8(t.flatten(1)), weights.wo_b)
-    return x, expand(x, streams, mix)
+    return x, expand(x, streams, mix, arithmetic)
 
 
 def _project_in_native(

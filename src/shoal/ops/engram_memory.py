@@ -9,6 +9,7 @@ from torch import Tensor
 from shoal.ops.addresses import address, float8_addresses, quantized_addresses
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.engram_gate import gate_streams
+from shoal.ops.engram_rows import gather_rows
 from shoal.ops.kernels import Kernels
 from shoal.ops.quantize import Quantized
 from shoal.ops.weights import Float8Weight
@@ -50,8 +51,9 @@ def apply_memory_torch(
 ) -> BFloat16[Tensor, "tokens streams dim"]:
     """`apply_memory` in torch, or of the operators that `arithmetic` has."""
     tokens, num_streams = streams.shape[:2]
-    memory = rows.dequantize().reshape(tokens, -1)
-    projected = arithmetic.quantized_linear(arithmetic.quantize_q8(memory), weights.wkv)
+    gathered = gather_rows(rows, None, arithmetic)
+    memory = Quantized(gathered.codes.reshape(tokens, -1), gathered.scales.reshape(tokens, -1), gathered.format)
+    projected = arithmetic.quantized_linear(memory, weights.wkv)
     parts = projected.unflatten(1, (num_streams + 1, -1))
     key, value = parts[:, :num_streams], parts[:, num_streams]
     return gate_streams(streams, key, value, weights.q_weight, weights.k_weight, image_mask, eps, arithmetic)

@@ -119,10 +119,10 @@ def expand(
     x: BFloat16[Tensor, "tokens dim"],
     streams: BFloat16[Tensor, "tokens streams dim"],
     mix: Mix,
-    arithmetic: Arithmetic | None = None,
+    arithmetic: Arithmetic,
 ) -> BFloat16[Tensor, "tokens streams dim"]:
     """The streams after a sublayer's output x, by the kernel where the arithmetic has one: the same bits."""
-    if arithmetic is not None and arithmetic.kernels is not None:
+    if arithmetic.kernels is not None:
         return arithmetic.kernels.expand(x, streams, mix.post, mix.comb)
     return expand_torch(x, streams, mix)
 

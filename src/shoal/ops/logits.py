@@ -6,9 +6,8 @@ from torch import Tensor
 
 from shoal.ops.addresses import address
 from shoal.ops.arithmetic import Arithmetic
-from shoal.ops.hyper_connections import collapse
+from shoal.ops.hyper_connections import collapse_norm
 from shoal.ops.kernels import Kernels
-from shoal.ops.rms_norm import rms_norm
 
 
 def logits_of(
@@ -34,7 +33,7 @@ def logits_of_torch(
     arithmetic: Arithmetic,
 ) -> tuple[BFloat16[Tensor, "wanted dim"], Float32[Tensor, "wanted vocab"]]:
     """`logits_of` in torch, or of the operators that `arithmetic` has."""
-    x = rms_norm(collapse(streams, pre), norm, eps, arithmetic)
+    x = collapse_norm(streams, pre, norm, eps, arithmetic)
     return x, arithmetic.head(x, head)
 
 

@@ -130,7 +130,7 @@ def combine_torch(
         total = total + outputs[pairs].float()
     shared_output = apply_expert(x, shared.w1, shared.w2, shared.w3, None, limit, arithmetic)
     y = (total + shared_output.float()).to(torch.bfloat16)
-    return y, expand(y, streams, mix)
+    return y, expand(y, streams, mix, arithmetic)
 
 
 def _apply_native(

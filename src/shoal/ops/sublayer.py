@@ -11,10 +11,9 @@ from torch import Tensor
 
 from shoal.ops.addresses import address, empty_quantized, quantized_addresses
 from shoal.ops.arithmetic import Arithmetic
-from shoal.ops.hyper_connections import Mix, collapse, mix_coefficients, split_mix
+from shoal.ops.hyper_connections import Mix, collapse_norm_q8, mix_coefficients, split_mix
 from shoal.ops.kernels import Kernels
 from shoal.ops.quantize import Q8, Quantized
-from shoal.ops.rms_norm import rms_norm
 from shoal.ops.routing import Router, Routes, empty_routes, route, router_arguments
 
 
@@ -70,8 +69,7 @@ def enter_sublayer_torch(
     u = mix_coefficients(streams, weights.fn, options.norm_eps, arithmetic)
     iterations, eps = options.iterations, options.hc_eps
     mix = split_mix(u, weights.scale, weights.base, streams.shape[1], iterations, eps, arithmetic)
-    x = rms_norm(collapse(streams, pre), weights.norm, options.norm_eps, arithmetic)
-    return Entered(x, arithmetic.quantize_q8(x), mix)
+    return Entered(*collapse_norm_q8(streams, pre, weights.norm, options.norm_eps, arithmetic), mix)
 
 
 def enter_mixture(
