@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.plan.estimate import SHARE, Estimate
+from shoal.plan.estimate import Estimate
 from shoal.plan.memory_split import Workload, split_memory
-from shoal.plan.rates import Rate, Rates
+from shoal.plan.rates import SHARE, Rate, Rates
 from shoal.plan.size import GIB
 from shoal.plan.stored import Stored
 

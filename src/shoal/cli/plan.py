@@ -15,13 +15,14 @@ from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
 from shoal.doctor.cores import affinity, read_cores
 from shoal.doctor.memory import read_memory
+from shoal.doctor.processor import read_processor
 from shoal.errors import ConfigError, OptionError
 from shoal.plan.arithmetic_probe import measure_arithmetic
 from shoal.plan.disk_probe import measure_disk
 from shoal.plan.estimate import Estimate
 from shoal.plan.memory_probe import buffer_nbytes, measure_memory
 from shoal.plan.memory_split import Workload, split_memory
-from shoal.plan.rates import ASSUMED, Rate, Rates
+from shoal.plan.rates import ASSUMED, SHARE, SHARE_WITHOUT_AVX512, Rate, Rates
 from shoal.plan.report import as_json, lines
 from shoal.plan.size import gib, parse_size
 from shoal.plan.stored import count_stored
@@ -93,7 +94,12 @@ class _Sources:
             memory = self.memory or (self._memory() if self.measure else ASSUMED.memory)
             arithmetic = self._arithmetic() if self.measure else ASSUMED.arithmetic
             disk = self.disk or (self._disk() if self.measure else ASSUMED.disk)
-        return Rates(memory, disk, arithmetic)
+        return Rates(memory, disk, arithmetic, self._share())
+
+    def _share(self) -> float:
+        """Of this processor's kernels where it is measured; a plan for another machine takes the better ones."""
+        here = "avx512f" in read_processor(PROC).instruction_sets or not self.measure
+        return SHARE if here else SHARE_WITHOUT_AVX512
 
     def _memory(self) -> Rate:
         cores = read_cores(PROC, CGROUP, affinity()).usable

@@ -10,8 +10,6 @@ from shoal.plan.memory_split import MemorySplit
 from shoal.plan.rates import Rates
 from shoal.plan.traffic import Traffic
 
-SHARE = 0.80
-"""Of the memory and arithmetic probes that the native kernels' parts added up to, November 2026, two-core Xeon."""
 CHUNK_TOKENS = 2048
 """Tokens of a prompt computed at once; each expert is read once a chunk."""
 
@@ -52,7 +50,7 @@ class Estimate:
     @property
     def chunk_arithmetic_seconds(self) -> float:
         """Seconds of the chunk's operations alone."""
-        return self.chunk_operations / (SHARE * self.rates.arithmetic.per_second)
+        return self.chunk_operations / (self.rates.share * self.rates.arithmetic.per_second)
 
     @property
     def chunk_seconds(self) -> float:
@@ -66,7 +64,7 @@ class Estimate:
         return self.chunk.tokens / self.chunk_seconds
 
     def _from_memory(self, traffic: Traffic) -> float:
-        return traffic.memory_nbytes / (SHARE * self.rates.memory.per_second)
+        return traffic.memory_nbytes / (self.rates.share * self.rates.memory.per_second)
 
     def _from_disk(self, traffic: Traffic) -> float:
         return traffic.disk_nbytes / self.rates.disk.per_second

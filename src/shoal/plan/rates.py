@@ -21,13 +21,22 @@ class Rate:
             raise OptionError(f"a rate of {self.per_second:g} a second was {self.origin}, wanted more than 0")
 
 
+SHARE, SHARE_WITHOUT_AVX512 = 0.80, 0.65
+"""Of the memory and arithmetic rates: the sum of measured parts on a two-core Xeon with AVX-512, and what a decoded
+token reached on two threads of an EPYC with AVX2, both in November 2026 (docs/performance.md)."""
+
+
 @dataclass(frozen=True)
 class Rates:
-    """Streaming reads from memory and from the disk in bytes a second, float32 arithmetic in operations a second."""
+    """Streaming reads from memory and from the disk in bytes a second, float32 arithmetic in operations a second.
+
+    `share` of memory and arithmetic is what the kernels make of them.
+    """
 
     memory: Rate
     disk: Rate
     arithmetic: Rate
+    share: float = SHARE
 
 
 ASSUMED = Rates(

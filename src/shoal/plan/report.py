@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from shoal.plan.estimate import SHARE, Estimate
+from shoal.plan.estimate import Estimate
 from shoal.plan.memory_split import Holding, MemorySplit
-from shoal.plan.rates import Rate, Rates
+from shoal.plan.rates import SHARE, Rate, Rates
 from shoal.plan.size import gib, giga
 from shoal.plan.traffic import PAGE_NBYTES, Traffic
 
@@ -33,8 +33,8 @@ def as_json(estimate: Estimate) -> dict[str, object]:
         "used_nbytes": split.used,
         "expert_hit_rate": split.expert_hit_rate,
         "engram_row_hit_rate": split.row_hit_rate,
-        "rates": {name: vars(rate) for name, rate in vars(rates).items()},
-        "share_of_rates": SHARE,
+        "rates": {name: vars(getattr(rates, name)) for name in ("memory", "disk", "arithmetic")},
+        "share_of_rates": estimate.rates.share,
         "step": {
             "memory_nbytes": step.from_memory,
             "disk_nbytes": {"routed experts": step.experts_from_disk, "Engram rows": step.engram_from_disk},
@@ -103,15 +103,21 @@ def _time_lines(estimate: Estimate) -> Iterator[str]:
     name, whose = ("a token", "") if step.tokens == 1 else ("a step", " of all sequences together")
     yield f"  {name:<14}{estimate.step_seconds:>8.3f} s = {_from_memory(step, rates)} + {_from_disk(step, rates)}"
     yield f"  {'':<14}{estimate.tokens_per_second:>8.2f} tokens a second{whose}"
-    arithmetic = f"{giga(estimate.chunk_operations)} / ({SHARE:.2f} x {giga(rates.arithmetic.per_second)})"
+    arithmetic = f"{giga(estimate.chunk_operations)} / ({rates.share:.2f} x {giga(rates.arithmetic.per_second)})"
     most = f"max({arithmetic}, {_from_memory(chunk, rates)})"
     yield f"  {f'{chunk.tokens:,} prompt':<14}{estimate.chunk_seconds:>8.1f} s = {most} + {_from_disk(chunk, rates)}"
     yield f"  {'tokens':<14}{estimate.prefill_tokens_per_second:>8.2f} tokens a second"
+    of_rates = "is the share of the memory and arithmetic rates that native kernels reach"
+    yield f"  {rates.share:.2f} {of_rates} {_with(rates)} AVX-512; a"
     yield from _EXPLANATION
 
 
+def _with(rates: Rates) -> str:
+    return "with" if rates.share == SHARE else "without"
+
+
 def _from_memory(traffic: Traffic, rates: Rates) -> str:
-    return f"{giga(traffic.memory_nbytes)} / ({SHARE:.2f} x {giga(rates.memory.per_second)})"
+    return f"{giga(traffic.memory_nbytes)} / ({rates.share:.2f} x {giga(rates.memory.per_second)})"
 
 
 def _from_disk(traffic: Traffic, rates: Rates) -> str:
@@ -119,7 +125,6 @@ def _from_disk(traffic: Traffic, rates: Rates) -> str:
 
 
 _EXPLANATION = (
-    f"  {SHARE:.2f} is the share of the memory and arithmetic rates that native kernels are built to reach; a",
     "  processor for which `shoal doctor` finds none is far slower. Disk time is added, not hidden: which experts a",
     "  layer needs is known only once its router has run. Arithmetic is 2 operations a parameter that acts on a token.",
 )
