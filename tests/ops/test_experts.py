@@ -126,6 +126,20 @@ def test_builds_agree_where_the_order_of_a_sum_matters(count: int, generator: to
     assert all(torch.equal(bits, found[0]) for bits in found)
 
 
+@pytest.mark.parametrize("count", [9, 30])
+def test_a_row_where_the_order_of_a_sum_matters_is_as_it_is_alone(
+    kernels: Kernels, count: int, generator: torch.Generator
+) -> None:
+    x, weights = rows_of(count, generator), weights_of(count, generator)
+    ordinary = expert_of(generator)
+    expert = Expert(ordinary.w1, matrix(DIM, INTER, generator, 60, 160), ordinary.w3)
+    rows = [
+        alone(kernels, Quantized(x.codes[i : i + 1], x.scales[i : i + 1], Q8), expert, weights[i : i + 1])
+        for i in range(count)
+    ]
+    assert torch.equal(alone(kernels, x, expert, weights), torch.cat(rows))
+
+
 @pytest.mark.parametrize("count", [1, 3, 10])
 def test_all_codes_at_once_do_not_overflow(kernels: Kernels, count: int, generator: torch.Generator) -> None:
     x = Quantized(torch.full((count, DIM), 0x7E, dtype=torch.uint8), torch.full((count, DIM // 32), 127).byte(), Q8)
