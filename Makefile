@@ -18,7 +18,7 @@ check: $(VENV)/ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2 -q
-	$(BIN)/python -m pytest -q tests/native/check_valgrind.py
+	$(BIN)/python -m pytest -q tests/native/check_sanitizers.py tests/native/check_valgrind.py
 
 # The table of kernels; `make bench PEERS=DIRECTORY` compares with llama.cpp, built there first where it is not yet.
 bench: $(VENV)/ready

@@ -1,7 +1,6 @@
-"""Operators have the same bits in every table: the dumps of `kernels_test` are equal, and clean under sanitizers."""
+"""Operators have the same bits in every table: the dumps of `kernels_test` are equal."""
 
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,6 @@ import pytest
 from shoal._native import isas
 
 ISAS = isas()
-SANITIZERS = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-STRICT = {
-    "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
-    "UBSAN_OPTIONS": "print_stacktrace=1",
-}
 
 
 @pytest.fixture(scope="session")
@@ -63,19 +57,3 @@ def test_a_processor_without_avx2_gets_the_portable_build(host: Any, program: Pa
     emulator = ("qemu-x86_64", "-cpu", "Nehalem")
     assert host.run(program, "--isas", runner=emulator).split() == ["portable"]
     assert host.run(program, "portable", "2", runner=emulator) == portable
-
-
-@pytest.fixture(scope="session")
-def sanitized(host: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    source = tmp_path_factory.mktemp("sanitizers") / "empty.cpp"
-    source.write_text("int main() {}\n")
-    command = [host.compiler, *SANITIZERS, source, "-o", source.with_suffix("")]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("the compiler has no address and undefined-behaviour sanitizers")
-    return host.kernels_test([isa for isa in ISAS if isa in ("avx2", "neon", "portable")], SANITIZERS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("isa", [isa for isa in ISAS if isa in ("avx2", "neon", "portable")])
-def test_memory_and_behaviour_are_clean(host: Any, sanitized: Path, isa: str, portable: str) -> None:
-    assert host.run(sanitized, isa, "2", **STRICT) == portable
