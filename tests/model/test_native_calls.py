@@ -61,10 +61,14 @@ def test_a_token_of_the_release_costs_at_most_300_calls() -> None:
 
 
 def test_a_token_leaves_no_objects_behind(native: Backbone) -> None:
+    # The views of experts stay, so all of them are made beforehand.
+    for layer in native.layers:
+        list(layer.moe.experts.arrivals(layer.plan.layer_id, range(native.config.n_routed_experts)))
     counts = []
     for number, _ in enumerate(decode(native, 40)):
-        if number in (20, 39):
+        if number in (10, 39):
             gc.collect()
-            counts.append(sum(isinstance(found, torch.Tensor) for found in gc.get_objects()))
-    # A cached expert's views may be made once more; a leak would be hundreds a token.
-    assert counts[1] - counts[0] <= 40 * 6 * 2
+            # Not isinstance: it wakes objects of torch that only exist to warn.
+            counts.append(sum(type(found) is torch.Tensor for found in gc.get_objects()))
+    # Rows of an unfinished group come and go; a leak would be at least one tensor a token.
+    assert counts[1] - counts[0] <= 8

@@ -25,13 +25,13 @@ from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layouts import load_config
 from shoal.model.batch import Batch
 from shoal.model.snapshot import load_snapshot
-from shoal.ops.wide import Wide
+from shoal.ops.choose import arithmetic_named
 from shoal.weights.load import load_backbone
 
 torch.set_num_threads(1)
 job = json.loads(sys.stdin.read())
 config = load_config(Path(job["model"]))
-backbone = load_backbone(config, Checkpoint.open(job["model"]), arithmetic=Wide()).backbone
+backbone = load_backbone(config, Checkpoint.open(job["model"]), arithmetic=arithmetic_named(job["arithmetic"])).backbone
 caches = [backbone.new_cache() for _ in job["snapshots"]]
 for path, cache in zip(job["snapshots"], caches):
     load_snapshot(Path(path), config, cache)
@@ -57,6 +57,7 @@ def test_another_process_continues_with_the_same_bits(
     out = tmp_path / "out.safetensors"
     job = {
         "model": str(miniature),
+        "arithmetic": driver.backbone.arithmetic.name,
         "snapshots": [str(path) for path in paths],
         "chunks": chunks,
         "out": str(out),
