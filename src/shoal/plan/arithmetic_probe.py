@@ -3,7 +3,7 @@
 import importlib.util
 import time
 
-SIZE, RUNS = 1024, 5
+SIZE, RUNS = 1024, 25
 
 
 def measure_arithmetic() -> float | None:

@@ -7,7 +7,7 @@ nothing of that layer is left to do meanwhile but the experts that are held.
 from dataclasses import dataclass
 
 from shoal.plan.memory_split import MemorySplit
-from shoal.plan.rates import Rates
+from shoal.plan.rates import SHARE, Rates
 from shoal.plan.traffic import Traffic
 
 CHUNK_TOKENS = 2048
@@ -50,7 +50,7 @@ class Estimate:
     @property
     def chunk_arithmetic_seconds(self) -> float:
         """Seconds of the chunk's operations alone."""
-        return self.chunk_operations / (self.rates.share * self.rates.arithmetic.per_second)
+        return self.chunk_operations / (SHARE * self.rates.arithmetic.per_second)
 
     @property
     def chunk_seconds(self) -> float:

@@ -22,15 +22,15 @@ class Rate:
 
 
 SHARE, SHARE_WITHOUT_AVX512 = 0.80, 0.65
-"""Of the memory and arithmetic rates: the sum of measured parts on a two-core Xeon with AVX-512, and what a decoded
-token reached on two threads of an EPYC with AVX2, both in November 2026 (docs/performance.md)."""
+"""Of the memory's rate: the sum of measured parts on a two-core Xeon with AVX-512, and what a decoded token reached on
+two threads of an EPYC with AVX2, both in November 2026 (docs/performance.md)."""
 
 
 @dataclass(frozen=True)
 class Rates:
     """Streaming reads from memory and from the disk in bytes a second, float32 arithmetic in operations a second.
 
-    `share` of memory and arithmetic is what the kernels make of them.
+    `share` is what the kernels make of the memory; of the arithmetic it is always SHARE.
     """
 
     memory: Rate

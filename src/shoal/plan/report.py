@@ -103,12 +103,12 @@ def _time_lines(estimate: Estimate) -> Iterator[str]:
     name, whose = ("a token", "") if step.tokens == 1 else ("a step", " of all sequences together")
     yield f"  {name:<14}{estimate.step_seconds:>8.3f} s = {_from_memory(step, rates)} + {_from_disk(step, rates)}"
     yield f"  {'':<14}{estimate.tokens_per_second:>8.2f} tokens a second{whose}"
-    arithmetic = f"{giga(estimate.chunk_operations)} / ({rates.share:.2f} x {giga(rates.arithmetic.per_second)})"
+    arithmetic = f"{giga(estimate.chunk_operations)} / ({SHARE:.2f} x {giga(rates.arithmetic.per_second)})"
     most = f"max({arithmetic}, {_from_memory(chunk, rates)})"
     yield f"  {f'{chunk.tokens:,} prompt':<14}{estimate.chunk_seconds:>8.1f} s = {most} + {_from_disk(chunk, rates)}"
     yield f"  {'tokens':<14}{estimate.prefill_tokens_per_second:>8.2f} tokens a second"
-    of_rates = "is the share of the memory and arithmetic rates that native kernels reach"
-    yield f"  {rates.share:.2f} {of_rates} {_with(rates)} AVX-512; a"
+    shares = f"{rates.share:.2f} of the memory's rate and {SHARE:.2f} of the arithmetic's"
+    yield f"  {shares} are what native kernels reach {_with(rates)} AVX-512; a"
     yield from _EXPLANATION
 
 
