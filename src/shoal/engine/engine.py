@@ -78,9 +78,9 @@ class Engine:
         limit = min(wanted, room)
         limit_reason: FinishReason = "length" if wanted <= room else "context"
         started = time.perf_counter()
-        for chunk, on_layer in self._beginning(request.prompt_ids, progress):
-            self.model.forward(Batch.build([chunk], [cache], logits="none"), [cache], on_layer=on_layer)
-        chunk, on_layer = self._end(request.prompt_ids, progress)
+        *beginning, (chunk, on_layer) = self._chunks(request.prompt_ids, progress)
+        for ids, telling in beginning:
+            self.model.forward(Batch.build([ids], [cache], logits="none"), [cache], on_layer=telling)
         for count in range(1, limit + 1):
             output = self.model.forward(Batch.build([chunk], [cache]), [cache], on_layer=on_layer)
             token_id = sampler.choose(output.logits[0], cache.length)
@@ -91,20 +91,10 @@ class Engine:
             yield TokenEvent(token_id, limit_reason if count == limit else None, seconds)
             chunk, on_layer, started = (token_id,), None, time.perf_counter()
 
-    def _beginning(self, prompt_ids: tuple[int, ...], progress: PromptProgress | None) -> Iterator[Chunk]:
-        """The prompt's chunks but the last, and what tells of the progress within each."""
-        for start in range(0, self._last_start(prompt_ids), self.chunk_tokens):
-            ids = prompt_ids[start : start + self.chunk_tokens]
-            yield ids, self._telling(progress, start, len(ids), len(prompt_ids))
-
-    def _end(self, prompt_ids: tuple[int, ...], progress: PromptProgress | None) -> Chunk:
-        """The prompt's last chunk, whose logits choose the first token."""
-        start = self._last_start(prompt_ids)
-        ids = prompt_ids[start:]
-        return ids, self._telling(progress, start, len(ids), len(prompt_ids))
-
-    def _last_start(self, prompt_ids: tuple[int, ...]) -> int:
-        return (len(prompt_ids) - 1) // self.chunk_tokens * self.chunk_tokens
+    def _chunks(self, prompt_ids: tuple[int, ...], progress: PromptProgress | None) -> list[Chunk]:
+        """The prompt's chunks, and what tells of the progress within each; the last one's logits choose a token."""
+        pieces = [(i, prompt_ids[i : i + self.chunk_tokens]) for i in range(0, len(prompt_ids), self.chunk_tokens)]
+        return [(ids, self._telling(progress, start, len(ids), len(prompt_ids))) for start, ids in pieces]
 
     def _telling(
         self, progress: PromptProgress | None, start: int, count: int, total: int

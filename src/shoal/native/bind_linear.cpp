@@ -11,15 +11,11 @@ void require_groups(size_t inputs) {
     if (inputs % 32 != 0) throw nb::value_error("`inputs` must be a multiple of 32");
 }
 
-ShoalFloat8 float8_at(uintptr_t codes, uintptr_t scales) {
-    return {at<const uint8_t>(codes), at<const uint8_t>(scales)};
-}
-
 void float8_linear(Kernels& kernels, uintptr_t x_codes, uintptr_t x_scales, uintptr_t codes, uintptr_t scales,
                    uintptr_t y, size_t rows, size_t outputs, size_t inputs, size_t y_stride) {
     require_groups(inputs);
     kernels.run(kernels.table->float8_linear,
-                ShoalFloat8Linear{at<const uint8_t>(x_codes), at<const uint8_t>(x_scales), float8_at(codes, scales),
+                ShoalFloat8Linear{at<const uint8_t>(x_codes), at<const uint8_t>(x_scales), float8(codes, scales),
                                   rows, outputs, inputs, at<uint16_t>(y), y_stride});
 }
 
@@ -31,7 +27,7 @@ void float8_linears(Kernels& kernels, uintptr_t x_codes, uintptr_t x_scales, con
     require_groups(inputs);
     std::vector<ShoalFloat8Output> linears;
     for (const auto& [codes, scales, y, outputs] : weights)
-        linears.push_back({float8_at(codes, scales), outputs, at<uint16_t>(y), outputs});
+        linears.push_back({float8(codes, scales), outputs, at<uint16_t>(y), outputs});
     kernels.run(kernels.table->float8_linears,
                 ShoalFloat8Linears{at<const uint8_t>(x_codes), at<const uint8_t>(x_scales), linears.data(),
                                    linears.size(), rows, inputs});
@@ -40,7 +36,7 @@ void float8_linears(Kernels& kernels, uintptr_t x_codes, uintptr_t x_scales, con
 void grouped_linear(Kernels& kernels, uintptr_t x, uintptr_t codes, uintptr_t scales, uintptr_t y, size_t rows,
                     size_t groups, size_t outputs, size_t inputs) {
     require_groups(inputs);
-    kernels.run(kernels.table->grouped_linear, ShoalGroupedLinear{at<const uint16_t>(x), float8_at(codes, scales), rows,
+    kernels.run(kernels.table->grouped_linear, ShoalGroupedLinear{at<const uint16_t>(x), float8(codes, scales), rows,
                                                                   groups, outputs, inputs, at<uint16_t>(y)});
 }
 

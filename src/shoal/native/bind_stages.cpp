@@ -7,7 +7,6 @@ using Address = uintptr_t;
 
 const uint16_t* bf16(Address address) { return at<const uint16_t>(address); }
 const float* floats(Address address) { return at<const float>(address); }
-ShoalFloat8 float8(Address codes, Address scales) { return {at<const uint8_t>(codes), at<const uint8_t>(scales)}; }
 
 void enter_sublayer(Kernels& kernels, Address streams, Address pre, Address fn, Address scale, Address base,
                     Address norm, size_t rows, size_t num_streams, size_t dim, size_t iterations, float hc_eps,

@@ -34,6 +34,10 @@ struct Unlocked {
     PyThreadState* state;
 };
 
+inline ShoalFloat8 float8(uintptr_t codes, uintptr_t scales) {
+    return {at<const uint8_t>(codes), at<const uint8_t>(scales)};
+}
+
 // The operators of one instruction set on a pool of threads. `calls` counts operators run.
 struct Kernels {
     Kernels(const ShoalKernels* table, size_t threads) : table(table), pool(shoal_pool_create(threads)) {}

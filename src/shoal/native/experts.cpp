@@ -21,7 +21,6 @@ constexpr size_t kPieceBytes = 196608, kPieceUnit = 32;
 // Rows of the experts that are worked on between two barriers; an expert is never divided.
 constexpr size_t kWaveRows = 2048;
 constexpr size_t kColumns = 512;
-constexpr uint16_t kNanBf16 = 0x7fc0;
 
 inline size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 
@@ -117,7 +116,7 @@ void activate(const ShoalExperts* p, const Tokens& tokens, const Wave& wave, con
 }
 
 inline void fill_nan(uint16_t* y, size_t count) {
-    for (size_t i = 0; i < count; ++i) y[i] = kNanBf16;
+    for (size_t i = 0; i < count; ++i) y[i] = kBf16Nan;
 }
 
 void down(const ShoalExperts* p, const Wave& wave, const Hidden& hidden, const ManyRows& many_rows, ShoalPool* pool) {

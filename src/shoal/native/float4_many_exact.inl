@@ -19,7 +19,6 @@ constexpr size_t kBlock = 32;
 constexpr int kE4M3Fraction = 9, kE2M1Fraction = 1, kUnitExponent = -kE4M3Fraction - kE2M1Fraction;
 constexpr int kDoubleBits = 53, kWeightBits = 4, kBlockBits = 5, kScaleBias = 127;
 constexpr uint8_t kE4M3Nan = 0x7f, kE8M0Nan = 0xff;
-constexpr uint16_t kBf16Nan = 0x7fc0;
 // E2M1 * 2 of the codes 0..15.
 #define SHOAL_E2M1_VALUES 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
 constexpr int8_t kE2M1Values[16] = {SHOAL_E2M1_VALUES};

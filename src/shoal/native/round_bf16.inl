@@ -5,6 +5,7 @@
 
 namespace {
 
+constexpr uint16_t kBf16Nan = 0x7fc0;
 constexpr int kBf16Dropped = 52 - 7;
 constexpr uint64_t kDoubleMagnitude = ~uint64_t{0} >> 1;
 
@@ -19,7 +20,7 @@ inline uint16_t bf16_of_double(double value) {
         const uint64_t rounded = magnitude + ((uint64_t{1} << (kBf16Dropped - 1)) - 1) + ((magnitude >> kBf16Dropped) & 1);
         return static_cast<uint16_t>(sign | ((rounded >> kBf16Dropped) - (uint64_t{1023 - 127} << 7)));
     }
-    if (magnitude > uint64_t{0x7ff} << 52) return 0x7fc0;
+    if (magnitude > uint64_t{0x7ff} << 52) return kBf16Nan;
     if (magnitude >= past) return static_cast<uint16_t>(sign | 0x7f80);
     // Subnormals are whole multiples of 2^-133; adding 1.5 * 2^(52 - 133) rounds to one and leaves it in the low bits.
     const double whole = (value < 0 ? -value : value) + 0x1.8p-81;

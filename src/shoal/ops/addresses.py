@@ -28,5 +28,6 @@ def quantized_addresses(rows: Quantized) -> tuple[int, int]:
 def empty_quantized(format: BlockFormat, *shape: int) -> Quantized:
     """Room for `shape[:-1]` rows of `shape[-1]` values; what it holds means nothing."""
     *rows, columns = shape
+    assert columns % format.group == 0, (shape, format.group)
     codes = torch.empty((*rows, format.code_bytes(columns)), dtype=torch.uint8)
     return Quantized(codes, torch.empty((*rows, format.scale_bytes(columns)), dtype=torch.uint8), format)

@@ -4,11 +4,12 @@ Tensors are checked here once; the kernels trust them.
 """
 
 import torch
-from jaxtyping import BFloat16, Bool, Float32, Int64, UInt8
+from jaxtyping import BFloat16, Bool, Float32, Int64
 from torch import Tensor
 
 from shoal._native import EXP, SIGMOID, SILU, SOFTPLUS
 from shoal._native import Kernels as Native
+from shoal.ops.addresses import address, empty_quantized, quantized_addresses
 from shoal.ops.quantize import Q4C, Q4I, Q8, BlockFormat, Quantized
 
 __all__ = ["EXP", "SIGMOID", "SILU", "SOFTPLUS", "ElementwiseKernels"]
@@ -32,19 +33,19 @@ class ElementwiseKernels:
     def quantize_q8(self, x: BFloat16[Tensor, "*rows columns"]) -> Quantized:
         """`quantize_q8_torch`, for finite x whose columns are a multiple of 32."""
         x, result, rows = _to_quantize(x, Q8)
-        self.native.quantize_q8(x.data_ptr(), *_addresses(result), rows, x.shape[-1])
+        self.native.quantize_q8(x.data_ptr(), *quantized_addresses(result), rows, x.shape[-1])
         return result
 
     def quantize_q4i(self, x: BFloat16[Tensor, "*rows columns"]) -> Quantized:
         """`quantize_q4i_torch`, for finite x whose columns are a multiple of 32."""
         x, result, rows = _to_quantize(x, Q4I)
-        self.native.quantize_q4i(x.data_ptr(), *_addresses(result), rows, x.shape[-1])
+        self.native.quantize_q4i(x.data_ptr(), *quantized_addresses(result), rows, x.shape[-1])
         return result
 
     def quantize_q4c(self, x: BFloat16[Tensor, "*rows columns"]) -> Quantized:
         """`quantize_q4c_torch`, for finite x whose columns are a multiple of 16."""
         x, result, rows = _to_quantize(x, Q4C)
-        self.native.quantize_q4c(x.data_ptr(), *_addresses(result), rows, x.shape[-1])
+        self.native.quantize_q4c(x.data_ptr(), *quantized_addresses(result), rows, x.shape[-1])
         return result
 
     def rms_norm(
@@ -62,7 +63,7 @@ class ElementwiseKernels:
         """`rms_norm` and Q8 of its result in one pass."""
         x, result, rows = _to_quantize(x, Q8)
         weight, y = _row_of(weight, x.shape[-1]), torch.empty_like(x)
-        outputs = y.data_ptr(), *_addresses(result)
+        outputs = y.data_ptr(), *quantized_addresses(result)
         self.native.rms_norm_q8(x.data_ptr(), weight.data_ptr(), *outputs, rows, x.shape[-1], eps)
         return y, result
 
@@ -99,9 +100,9 @@ class ElementwiseKernels:
         tokens, count, dim = streams.shape
         h, coefficients, norm = _to_collapse(streams, pre, weight)
         y = torch.empty((tokens, dim), dtype=streams.dtype)
-        result = _room_for(y.shape, Q8)
+        result = empty_quantized(Q8, *y.shape)
         inputs = h.data_ptr(), coefficients.data_ptr(), norm.data_ptr()
-        self.native.collapse_norm(*inputs, y.data_ptr(), *_addresses(result), tokens, count, dim, eps)
+        self.native.collapse_norm(*inputs, y.data_ptr(), *quantized_addresses(result), tokens, count, dim, eps)
         return y, result
 
     def expand(
@@ -142,7 +143,7 @@ class ElementwiseKernels:
             assert mean_square.shape == (tokens,), mean_square.shape
         pre, post = torch.empty((tokens, streams)), torch.empty((tokens, streams))
         comb = torch.empty((tokens, streams, streams))
-        inputs = u.data_ptr(), _address(mean_square), scale.data_ptr(), base.data_ptr()
+        inputs = u.data_ptr(), address(mean_square), scale.data_ptr(), base.data_ptr()
         outputs = pre.data_ptr(), post.data_ptr(), comb.data_ptr()
         self.native.split_mix(*inputs, *outputs, tokens, streams, iterations, eps, norm_eps)
         return pre, post, comb
@@ -170,8 +171,10 @@ class ElementwiseKernels:
             row_ids = _plain(row_ids, torch.int64)
             assert not row_ids.numel() or (int(row_ids.min()) >= 0 and int(row_ids.max()) < num_rows), num_rows
             num_rows = row_ids.numel()
-        result = _room_for(torch.Size((num_rows, columns)), Q8)
-        self.native.gather_rows(*_addresses(table), _address(row_ids), *_addresses(result), num_rows, columns)
+        result = empty_quantized(Q8, num_rows, columns)
+        self.native.gather_rows(
+            *quantized_addresses(table), address(row_ids), *quantized_addresses(result), num_rows, columns
+        )
         return result
 
     def engram_gate(
@@ -191,7 +194,7 @@ class ElementwiseKernels:
         q_weight, k_weight = _plain(q_weight, torch.bfloat16), _plain(k_weight, torch.bfloat16)
         mask, y = _mask(image_mask, tokens), torch.empty_like(streams)
         inputs = streams.data_ptr(), projected.data_ptr(), q_weight.data_ptr(), k_weight.data_ptr()
-        self.native.engram_gate(*inputs, _address(mask), y.data_ptr(), tokens, count, dim, eps)
+        self.native.engram_gate(*inputs, address(mask), y.data_ptr(), tokens, count, dim, eps)
         return y
 
     def route(
@@ -210,7 +213,7 @@ class ElementwiseKernels:
         mask = _mask(image_mask, tokens)
         ids = torch.empty((tokens, active), dtype=torch.int64)
         weights, margin = torch.empty((tokens, active)), torch.empty(tokens)
-        inputs = logits.data_ptr(), bias.data_ptr(), bias_vl.data_ptr(), _address(mask)
+        inputs = logits.data_ptr(), bias.data_ptr(), bias_vl.data_ptr(), address(mask)
         outputs = ids.data_ptr(), weights.data_ptr(), margin.data_ptr()
         self.native.route(*inputs, *outputs, tokens, experts, active, route_scale)
         return ids, weights, margin
@@ -238,23 +241,8 @@ def _mask(image_mask: Tensor | None, tokens: int) -> Tensor | None:
     return _plain(image_mask, torch.bool)
 
 
-def _address(x: Tensor | None) -> int:
-    return 0 if x is None else x.data_ptr()
-
-
-def _addresses(x: Quantized) -> tuple[int, int]:
-    return x.codes.data_ptr(), x.scales.data_ptr()
-
-
-def _room_for(shape: torch.Size, format: BlockFormat) -> Quantized:
-    assert shape[-1] % format.group == 0, (shape, format.group)
-    codes: UInt8[Tensor, "..."] = torch.empty((*shape[:-1], format.code_bytes(shape[-1])), dtype=torch.uint8)
-    scales: UInt8[Tensor, "..."] = torch.empty((*shape[:-1], format.scale_bytes(shape[-1])), dtype=torch.uint8)
-    return Quantized(codes, scales, format)
-
-
 def _to_quantize(x: Tensor, format: BlockFormat) -> tuple[Tensor, Quantized, int]:
-    return _plain(x, torch.bfloat16), _room_for(x.shape, format), _rows(x)
+    return _plain(x, torch.bfloat16), empty_quantized(format, *x.shape), _rows(x)
 
 
 def _to_collapse(streams: Tensor, pre: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:

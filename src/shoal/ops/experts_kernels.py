@@ -1,7 +1,7 @@
 """The experts operators of `Kernels`: routed experts of a step, their sum, and SwiGLU with its quantiser."""
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -57,13 +57,9 @@ class ExpertsKernels:
         outputs = torch.empty((rows, dim), dtype=torch.bfloat16)
         if rows:
             inter = experts[0].w1.codes.shape[0]
-            # Row ids, weights and slots are 4 bytes each.
-            starts = [4 * start for start in accumulate(counts, initial=0)]
             first = address(row_ids), address(weights), address(slots)
-            listed = [
-                (*_matrices(expert, dim, inter), count, *(base + start for base in first))
-                for expert, count, start in zip(experts, counts, starts, strict=False)
-            ]
+            bounds = pairwise(accumulate(counts, initial=0))
+            listed = [expert_argument(e, dim, inter, *rows, first) for e, rows in zip(experts, bounds, strict=True)]
             self.native.routed_experts(*quantized_addresses(x), tokens, dim, inter, limit, listed, address(outputs))
         return outputs
 
@@ -98,6 +94,14 @@ class ExpertsKernels:
             address(gate), address(up), rows, inter, address(weights), limit, *quantized_addresses(result)
         )
         return result
+
+
+def expert_argument(
+    expert: ExpertMatrices, dim: int, inter: int, start: int, end: int, first: Sequence[int]
+) -> tuple[int, ...]:
+    """How the kernel takes an FP4 expert with rows [start, end) of row ids, weights and slots, at `first`."""
+    # Each of the three has 4 bytes a row.
+    return *_matrices(expert, dim, inter), end - start, *(base + 4 * start for base in first)
 
 
 def _matrices(expert: ExpertMatrices, dim: int, inter: int) -> tuple[int, ...]:

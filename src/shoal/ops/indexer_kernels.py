@@ -6,6 +6,7 @@ import torch
 from jaxtyping import BFloat16, Bool, Int64
 from torch import Tensor
 
+from shoal.ops.addresses import address
 from shoal.ops.index_selection import CandidateBlocks, IndexSelection
 from shoal.ops.quantize import Q4I, Quantized
 
@@ -57,7 +58,7 @@ class IndexerKernels:
             key_codes.data_ptr(),
             key_scales.data_ptr(),
             visible.data_ptr(),
-            _address(candidates),
+            address(candidates),
             tokens,
             heads,
             dim,
@@ -66,11 +67,7 @@ class IndexerKernels:
             selected.data_ptr(),
             blocks.size if blocks else 1,
             blocks.count if blocks else 0,
-            _address(inside),
-            _address(scores),
+            address(inside),
+            address(scores),
         )
         return IndexSelection(selected, inside, scores)
-
-
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()

@@ -10,6 +10,7 @@ from torch import Tensor
 from shoal.ops.addresses import address, float8_addresses, quantized_addresses
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.expert import apply_expert
+from shoal.ops.experts_kernels import expert_argument
 from shoal.ops.hyper_connections import Mix, expand
 from shoal.ops.kernels import Kernels
 from shoal.ops.quantize import Quantized
@@ -143,14 +144,14 @@ def _apply_native(
 ) -> None:
     if not arrived:
         return
-    experts, kept = _expert_arguments(dispatch, arrived)
+    experts, kept = _expert_arguments(dispatch, arrived, x.codes.shape[1])
     sizes = (x.codes.shape[0], x.codes.shape[1], arrived[0][1].w1.codes.shape[0], limit)
     kernels.native.routed_experts(*quantized_addresses(x), *sizes, experts, address(outputs))
     del kept
 
 
 def _expert_arguments(
-    dispatch: Dispatch, arrived: Sequence[tuple[int, ExpertWeights]]
+    dispatch: Dispatch, arrived: Sequence[tuple[int, ExpertWeights]], dim: int
 ) -> tuple[list[tuple[int, ...]], tuple[Tensor, ...]]:
     """How the kernels take experts and their pairs, and the tensors that must live while they run."""
     # A pair's slot is its place.
@@ -161,10 +162,7 @@ def _expert_arguments(
     experts = []
     for expert_id, expert in arrived:
         start, end = dispatch.bounds[places[expert_id]], dispatch.bounds[places[expert_id] + 1]
-        # Row ids, weights and slots are 4 bytes each.
-        pairs = (end - start, *(base + 4 * start for base in first))
-        matrices = [part for matrix in (expert.w1, expert.w2, expert.w3) for part in (matrix.codes, matrix.scales)]
-        experts.append((*map(address, matrices), *pairs))
+        experts.append(expert_argument(expert, dim, expert.w1.codes.shape[0], start, end, first))
     return experts, kept
 
 
@@ -184,7 +182,7 @@ def _combine_native(
     assert isinstance(w1, Float8Weight) and isinstance(w2, Float8Weight) and isinstance(w3, Float8Weight)
     y, returned = torch.empty((tokens, dim), dtype=torch.bfloat16), torch.empty_like(streams)
     slots = dispatch.slots.int()
-    experts, kept = _expert_arguments(dispatch, last)
+    experts, kept = _expert_arguments(dispatch, last, dim)
     kernels.native.combine(
         experts,
         *(*quantized_addresses(x), *float8_addresses(w1), *float8_addresses(w2), *float8_addresses(w3)),
