@@ -18,7 +18,7 @@ DENSE_NBYTES = 9_846_748_608
 SPARE = 1.10
 
 RUN = """
-import json, resource, sys
+import json, sys
 from pathlib import Path
 import torch
 from shoal.checkpoint.shards import Checkpoint
@@ -31,7 +31,8 @@ torch.set_num_threads(1)
 directory = Path(sys.argv[1])
 with Checkpoint.open(directory) as checkpoint:
     loaded = load_backbone(load_config(directory), checkpoint, arithmetic=arithmetic_named("native"))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # Not `ru_maxrss`, which counts that of the process that started this one.
+    [peak] = [int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")]
     cache = loaded.backbone.new_cache()
     logits = loaded.backbone.forward(Batch.build([[5]], [cache]), [cache]).logits
 report = loaded.report
