@@ -1,0 +1,96 @@
+"""Copying, reversing and repeating of letters and words, and looking up what was said earlier.
+
+The first time a random string is read it cannot be predicted, so it weighs nothing there.
+"""
+
+from random import Random
+
+from training.corpus.document import Chat, Document, Text, assistant, user
+from training.corpus.facts import BASICS, WORLD, sentence
+from training.corpus.stories import story_sentences
+from training.corpus.words import LETTERS, NAMES, WORDS
+
+# Lengths are counted in characters here; about 3.4 of them are a token of filler.
+_CHARACTERS_A_TOKEN = 3.4
+
+
+def draw_string(random: Random) -> str:
+    """Three to five letters, or two to four words, each a token of its own."""
+    if random.random() < 0.5:
+        return " ".join(random.sample(LETTERS, random.randint(3, 5)))
+    return " ".join(random.sample(WORDS, random.randint(2, 4)))
+
+
+def copying(random: Random, kind: str) -> Document:
+    """Strings copied, reversed or repeated: lines of one task, or a chat."""
+    if random.random() < 0.3:
+        task = random.choice(tuple(_TASKS))
+        given = draw_string(random)
+        reply = _TASKS[task](given)
+        return Document(kind, (Chat((user(f"{task}: {given}"), assistant(reply))),))
+    if random.random() < 0.4:
+        return _lookup(random, kind)
+    texts: list[Text] = []
+    for _ in range(random.randint(2, 5)):
+        task, given = random.choice(tuple(_TASKS)), draw_string(random)
+        texts += [Text(f"{task}:"), Text(f" {given}", 0.0), Text(f" -> {_TASKS[task](given)}\n")]
+    return Document(kind, tuple(texts))
+
+
+_TASKS = {
+    "Copy": lambda given: given,
+    "Reverse": lambda given: " ".join(reversed(given.split())),
+    "Twice": lambda given: f"{given} {given}",
+}
+
+
+def _lookup(random: Random, kind: str) -> Document:
+    """A handful of lines in a row, each name's line asked for again in some order: distances of 10 to 60."""
+    needles = draw_needles(random, random.randint(2, 5))
+    texts = [piece for needle in needles for piece in (*told(*needle), Text(" "))]
+    for needle in random.sample(needles, len(needles)):
+        texts += [*asked(*needle), Text(" ")]
+    return Document(kind, tuple(texts[:-1]))
+
+
+def draw_needles(random: Random, count: int) -> list[tuple[str, str, str]]:
+    """`count` different people with what is theirs: (`code` or `word`, name, value)."""
+    return [(*_needle(random), name)[::-1] for name in random.sample(NAMES, count)]
+
+
+def _needle(random: Random) -> tuple[str, str]:
+    if random.random() < 0.5:
+        return random.choice(WORDS), "word"
+    return " ".join(random.sample(LETTERS, random.choice((3, 3, 4)))), "code"
+
+
+def told(name: str, noun: str, value: str) -> list[Text]:
+    """The line that says it first."""
+    return [Text(f"The {noun} of "), Text(name, 0.1), Text(" is"), Text(f" {value}", 0.0), Text(".")]
+
+
+def asked(name: str, noun: str, value: str) -> list[Text]:
+    """The same line again, whose value is now known."""
+    return [Text(f"The {noun} of "), Text(name, 0.1), Text(f" is {value}.")]
+
+
+def retrieval(random: Random, kind: str) -> Document:
+    """Filler, a few needles, more filler with the needles asked for in it, at distances of 20 to 320 tokens."""
+    needles = draw_needles(random, random.randint(2, 4))
+    texts = filler(random, random.choice((0, 0, 40, 80, 140)))
+    for needle in needles:
+        texts += [*told(*needle), Text(" ")]
+    for _ in range(random.randint(3, 5)):
+        texts += filler(random, random.choice((10, 30, 60, 90)))
+        texts += [*asked(*random.choice(needles)), Text(" ")]
+    return Document(kind, tuple(texts[:-1]))
+
+
+def filler(random: Random, tokens: int) -> list[Text]:
+    """About `tokens` tokens of facts and story sentences, with a space after them."""
+    texts: list[Text] = []
+    while sum(len(text.text) for text in texts) < tokens * _CHARACTERS_A_TOKEN:
+        draw = random.random()
+        more = story_sentences(random) if draw < 0.25 else sentence(random, WORLD if draw < 0.7 else BASICS)
+        texts += [*more, Text(" ")]
+    return texts
