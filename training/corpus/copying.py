@@ -14,6 +14,21 @@ from training.corpus.words import LETTERS, NAMES, WORDS
 _CHARACTERS_A_TOKEN = 3.4
 
 
+def _copied(given: str) -> str:
+    return given
+
+
+def _reversed(given: str) -> str:
+    return " ".join(reversed(given.split()))
+
+
+def _doubled(given: str) -> str:
+    return f"{given} {given}"
+
+
+_TASKS = {"Copy": _copied, "Reverse": _reversed, "Twice": _doubled}
+
+
 def draw_string(random: Random) -> str:
     """Three to five letters, or two to four words, each a token of its own."""
     if random.random() < 0.5:
@@ -35,13 +50,6 @@ def copying(random: Random, kind: str) -> Document:
         task, given = random.choice(tuple(_TASKS)), draw_string(random)
         texts += [Text(f"{task}:"), Text(f" {given}", 0.0), Text(f" -> {_TASKS[task](given)}\n")]
     return Document(kind, tuple(texts))
-
-
-_TASKS = {
-    "Copy": lambda given: given,
-    "Reverse": lambda given: " ".join(reversed(given.split())),
-    "Twice": lambda given: f"{given} {given}",
-}
 
 
 def _lookup(random: Random, kind: str) -> Document:

@@ -59,13 +59,17 @@ def _type(name: str) -> dict[str, Any]:
     return {"type": "integer" if name in _INTEGERS else "boolean" if name in _BOOLEANS else "string"}
 
 
-def draw_record(random: Random, names: list[str], *, held_out: bool = False) -> Record:
-    """Values for `names` and a request that states them, of the corpus or held out of it."""
+def draw_record(random: Random, names: list[str]) -> Record:
+    """Values for `names`, held out or not, and a request that states them."""
+    values = {name: _draw(random, name) for name in names}
+    stated = random.sample(names, len(names))
+    return Record(values, " ".join(_stated(name, values[name]) for name in stated))
+
+
+def _draw_taught(random: Random, names: list[str]) -> Record:
     while True:
-        values = {name: _draw(random, name) for name in names}
-        stated = random.sample(names, len(names))
-        record = Record(values, " ".join(_stated(name, values[name]) for name in stated))
-        if record.is_held_out() == held_out:
+        record = draw_record(random, names)
+        if not record.is_held_out():
             return record
 
 
@@ -93,7 +97,7 @@ def schema_chat(random: Random, kind: str) -> Document:
     thinking = random.random() < 0.25
     messages: list[Message] = []
     for _ in range(random.choice((1, 2, 3))):
-        record = draw_record(random, names)
+        record = _draw_taught(random, names)
         messages += [user(record.request), assistant(record.reply, thought(names) if thinking else None)]
     options = ChatOptions(thinking=thinking, response_schema=schema_of(names))
     return Document(kind, (Chat(tuple(messages), options),))
