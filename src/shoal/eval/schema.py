@@ -26,12 +26,9 @@ def schema_problem(schema: Mapping[str, object]) -> str | None:
 def validates(value: object, schema: Mapping[str, object]) -> bool:
     """Whether the parsed `value` is what `schema`, in which there is no problem, asks for."""
     import jsonschema
-    import referencing
 
-    # Without a registry of its own the validator would fetch what `$id` and `$ref` name.
-    validator = jsonschema.Draft202012Validator(schema, registry=referencing.Registry())
     try:
-        return validator.is_valid(value)
+        return jsonschema.Draft202012Validator(schema).is_valid(value)
     except (RecursionError, OverflowError):  # a value nested, or a number large, beyond what can be compared
         return False
 
