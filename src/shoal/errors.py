@@ -49,6 +49,10 @@ class PromptError(ShoalError):
     """A prompt is empty, too long, not text, or holds ids outside the vocabulary."""
 
 
+class EvalError(ShoalError):
+    """The items of an evaluation are absent, malformed or ask for what no reply can be."""
+
+
 class SnapshotError(ShoalError):
     """A saved sequence state is damaged or belongs to another model."""
 

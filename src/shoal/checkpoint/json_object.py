@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from shoal.errors import CheckpointError
+from shoal.errors import ShoalError
 
 # Three times the whole release in one header. Hostile JSON takes twenty times its size in memory while it is read.
 MAX_JSON_NBYTES = 32 << 20
@@ -20,8 +20,8 @@ class _DuplicateKeyError(ValueError):
     """Raised inside `json.loads`, which has no word for where it is."""
 
 
-def parse_json_object(blob: bytes, where: Path, error: type[CheckpointError]) -> dict[str, object]:
-    """The JSON object in `blob`, which was read from the file `where`.
+def parse_json_object(blob: bytes, where: Path | str, error: type[ShoalError]) -> dict[str, object]:
+    """The JSON object in `blob`, which was read from the file (or its line) `where`.
 
     Raises `error` when it is too long, not UTF-8, nested deeper than `MAX_JSON_DEPTH`, not JSON, not an
     object, or has the same key twice in any object.
@@ -42,7 +42,7 @@ def parse_json_object(blob: bytes, where: Path, error: type[CheckpointError]) ->
     return value
 
 
-def check_json_nbytes(nbytes: int, where: Path, error: type[CheckpointError]) -> None:
+def check_json_nbytes(nbytes: int, where: Path | str, error: type[ShoalError]) -> None:
     """Raises `error` when `nbytes` of JSON are more than any real checkpoint has."""
     if nbytes > MAX_JSON_NBYTES:
         raise error(f"{quoted(where)} claims {nbytes:,} bytes of JSON, expected at most {MAX_JSON_NBYTES:,}")
@@ -73,7 +73,7 @@ def _unique_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-def _check_depth(blob: bytes, where: Path, error: type[CheckpointError]) -> None:
+def _check_depth(blob: bytes, where: Path | str, error: type[ShoalError]) -> None:
     """Looked at before `json.loads`, which answers nesting with the interpreter's own RecursionError."""
     # Every second piece between quotes is outside a string, once escaped quotes are gone.
     outside = b"".join(blob.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])

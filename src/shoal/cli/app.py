@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli import audit, bench, config, doctor, engram, generate, plan, pull, synth, trace
+from shoal.cli import audit, bench, config, doctor, engram, eval, generate, plan, pull, synth, trace
 from shoal.errors import ShoalError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app.command("trace")(trace.command)
 app.command("audit")(audit.command)
 app.command("synth")(synth.command)
 app.command("plan")(plan.command)
+app.command("eval")(eval.command)
 app.add_typer(bench.app, name="bench")
 app.command("doctor")(doctor.command)
 app.command("pull")(pull.command)

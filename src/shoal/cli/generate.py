@@ -2,7 +2,6 @@
 
 import io
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from shoal.cli.cache_directory import cache_directory
 from shoal.cli.instruction_set import forced_isa, note_portable_kernels
-from shoal.cli.json_output import write_json
+from shoal.cli.json_output import check_writable, write_json
 from shoal.cli.prompt_source import STDIN, PromptSource
 from shoal.cli.ticker import Ticker
 from shoal.errors import OptionError
@@ -68,7 +67,7 @@ def command(
     }
     _check_sampling(sampling)
     if stats is not None:
-        _check_writable(stats)
+        check_writable(stats)
     text = source.read()
     messages: Prompt = [{"role": "user", "content": text}] if chat else text
     model = _load(directory, expert_cache, resident_engram, threads, prefill_chunk, quiet)
@@ -93,16 +92,6 @@ def _check_sampling(sampling: "Sampling") -> None:
         SamplingOptions(**sampling)
     except OptionError as error:
         raise typer.BadParameter(error.message) from None
-
-
-def _check_writable(file: Path) -> None:
-    """Now: an answer of an hour must not be lost because its statistics have no place."""
-    if file.is_dir():
-        raise OptionError(f"cannot write `{file}`: it is a directory, expected a file's name")
-    try:
-        tempfile.TemporaryFile(dir=file.parent).close()
-    except OSError as error:
-        raise OptionError(f"cannot write `{file}`: {error.strerror}") from None
 
 
 def _load(

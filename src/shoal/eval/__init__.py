@@ -1,0 +1,1 @@
+"""How much a model knows: questions with checks on the replies, and the perplexity of texts."""
