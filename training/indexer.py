@@ -1,0 +1,74 @@
+"""The indexer in training: what it selects, and how it learns to select what attention reads (spec §4.5).
+
+No gradient passes a selection. The indexer's scores are pulled towards the attention its layer would pay to all visible
+entries; what it reads of the model is detached, so it never disturbs what it watches.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from shoal.config.schema import ModelConfig
+
+
+@dataclass(frozen=True)
+class Selection:
+    """`barred` bool [rows, length, entries]; `candidates` likewise of what later layers may select, or None."""
+
+    barred: Tensor
+    candidates: Tensor | None
+    loss: Tensor
+
+
+def index_layer(
+    q: Tensor,
+    keys: Tensor,
+    weights: Tensor,
+    hidden: Tensor,
+    attention: Tensor,
+    layer: int,
+    candidates: Tensor | None,
+    config: ModelConfig,
+) -> Selection:
+    """Select for q [rows, length, heads, dim] among keys [rows, entries, dim].
+
+    `hidden` bool [length, entries]; `attention` are the layer's unmasked scores [rows, blocks, heads, window, entries].
+    """
+    products = (q.flatten(1, 2) @ keys.transpose(1, 2)).unflatten(1, q.shape[1:3]).relu()
+    scores = (products * weights[..., None]).sum(2).masked_fill(hidden, -torch.inf)
+    ranked = scores.detach()
+    inside = None
+    if layer == config.candidate_source_layer:
+        inside = _candidate_positions(ranked, hidden, config)
+    elif candidates is not None:
+        ranked = ranked.masked_fill(~candidates, -torch.inf)
+    return Selection(_barred(ranked, config.index_topk), inside, _loss(scores, hidden, attention))
+
+
+def _barred(scores: Tensor, count: int) -> Tensor:
+    best = scores.topk(min(count, scores.shape[-1]), dim=-1)
+    chosen = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best.indices, best.values > -torch.inf)
+    return ~chosen
+
+
+def _candidate_positions(scores: Tensor, hidden: Tensor, config: ModelConfig) -> Tensor:
+    size, entries = config.candidate_block_size, scores.shape[-1]
+    best = scores.unflatten(-1, (entries // size, size)).amax(-1)
+    newest = ((~hidden).sum(-1) - 1).clamp_min(0) // size
+    best = best.scatter(-1, newest.expand(best.shape[0], -1)[..., None], torch.inf)
+    chosen = best.topk(min(config.candidate_topk_blocks, best.shape[-1]), dim=-1)
+    kept = torch.zeros_like(best, dtype=torch.bool).scatter(-1, chosen.indices, chosen.values > -torch.inf)
+    return kept.repeat_interleave(size, dim=-1)
+
+
+def _loss(scores: Tensor, hidden: Tensor, attention: Tensor) -> Tensor:
+    """Cross entropy of the scores' softmax to the attention's, heads averaged, over rows that see two entries or more."""
+    rows, length, entries = scores.shape
+    target = attention.transpose(2, 3).flatten(1, 2)  # [rows, length, heads, entries]
+    target = target.masked_fill(hidden[:, None], -torch.inf).nan_to_num(neginf=-1e30).softmax(-1).mean(2)
+    seen = (~hidden).sum(-1) > 1
+    if not bool(seen.any()):
+        return scores.sum() * 0.0
+    logs = scores[:, seen].masked_fill(hidden[seen], -1e30).log_softmax(-1)
+    return -(target[:, seen] * logs).sum(-1).mean()

@@ -1,0 +1,183 @@
+"""`python -m training.train CORPUS OUT`: trains the miniature, or goes on where it stopped.
+
+Quantisation is on from the first step. The state is written to OUT every few minutes and when interrupted; the rate rises,
+stays and falls to nothing at the last step.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from training.batches import TOKENS, Batch, Batches, Corpus
+from training.geometry import geometry, token_map
+from training.model import Miniature
+from training.optimizer import Rates, optimizers, set_rate
+from training.weights import Weights
+
+HELD_OUT = 400
+WARM_UP, FALLING = 60, 0.6
+DENSE_STEPS = 400
+BIAS_STEP = 0.002
+SAVE_SECONDS, SHOW_SECONDS = 300, 10
+STATE = "state.pt"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long and in what pieces."""
+
+    steps: int
+    seed: int
+
+    def share(self, step: int) -> float:
+        """The rate at a step, of the full one."""
+        left = (self.steps - step) / self.steps
+        return min(1.0, (step + 1) / WARM_UP, max(0.0, left / FALLING))
+
+
+class Training:
+    """Weights, optimisers and the step they have reached."""
+
+    def __init__(self, corpus: Path, out: Path, plan: Plan, compiled: bool) -> None:
+        self.corpus, self.out, self.plan = Corpus.load(corpus), out, plan
+        tokenizer = corpus / "tokenizer.json"
+        self.config = geometry(tokenizer)
+        self.weights = Weights(self.config, plan.seed)
+        self.model = Miniature(self.weights, compiled)
+        # Of batches of any size, without gradients: each would compile anew.
+        self.plain = Miniature(self.weights, compiled=False)
+        self.optimizers = optimizers(self.weights, Rates())
+        self.batches = Batches(self.corpus, self.config, token_map(tokenizer, self.config))
+        self.kinds = json.loads((corpus / "kinds.json").read_text())
+        self.step, self.seconds = 0, 0.0
+        self._restore()
+
+    def run(self) -> None:
+        """Train to the end of the plan. An interruption saves first."""
+        order = self.batches.shuffled(0, self.corpus.count - HELD_OUT, self.plan.seed)
+        for _ in range(self.step):
+            next(order)
+        began, saved, shown = time.monotonic() - self.seconds, time.monotonic(), 0.0
+        losses: list[float] = []
+        try:
+            while self.step < self.plan.steps:
+                losses.append(self._advance(self.batches.build(next(order))))
+                self.seconds = time.monotonic() - began
+                if time.monotonic() - shown > SHOW_SECONDS:
+                    self._show(losses)
+                    shown, losses = time.monotonic(), []
+                if time.monotonic() - saved > SAVE_SECONDS:
+                    self.save()
+                    self._show_held_out()
+                    saved = time.monotonic()
+        finally:
+            self.save()
+        self._show_held_out()
+
+    def _advance(self, batch: Batch) -> float:
+        set_rate(self.optimizers, self.plan.share(self.step))
+        output = self.model.forward(batch.ids, batch.rows, sparse=self.step >= DENSE_STEPS)
+        nats, weights = self._nats(output.hidden, batch)
+        loss = (nats * weights).sum() / weights.sum()
+        (loss + output.index_loss).backward()  # type: ignore[no-untyped-call]
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        for layer, dispatch in enumerate(output.dispatches):
+            load = torch.tensor(dispatch.counts, dtype=torch.float32)
+            self.weights.gate_bias[layer] += BIAS_STEP * (load.mean() - load).sign()
+        self.step += 1
+        return float(loss)
+
+    def _nats(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Of every token that is worth learning: the surprise at it, and its weight."""
+        weights = batch.weights.flatten()
+        learned = weights.nonzero()[:, 0]
+        logits = self.model.logits(hidden[learned])
+        return functional.cross_entropy(logits, batch.targets.flatten()[learned], reduction="none"), weights[learned]
+
+    @torch.no_grad()
+    def held_out(self) -> dict[str, float]:
+        """Nats a learned token of documents that are never trained on, by kind, and of all under ``."""
+        totals: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        first = self.corpus.count - HELD_OUT
+        for kind, name in enumerate(self.kinds):
+            documents = first + (self.corpus.kinds[first:] == kind).nonzero()[0]
+            for start in range(0, len(documents), 8):
+                batch = self.batches.build(documents[start : start + 8])
+                nats, weights = self._nats(self.plain.forward(batch.ids, batch.rows, sparse=True).hidden, batch)
+                for key in (name, ""):
+                    totals[key][0] += float((nats * weights).sum())
+                    totals[key][1] += float(weights.sum())
+        return {name: nats / weight for name, (nats, weight) in totals.items()}
+
+    def save(self) -> None:
+        """Write the state whole or not at all."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        partial = self.out / f"{STATE}.partial"
+        state = {
+            "weights": self.weights.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "step": self.step,
+            "seconds": self.seconds,
+        }
+        torch.save(state, partial)
+        os.replace(partial, self.out / STATE)
+
+    def _restore(self) -> None:
+        file = self.out / STATE
+        if not file.exists():
+            return
+        state = torch.load(file, weights_only=True)
+        self.weights.load_state_dict(state["weights"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.step, self.seconds = state["step"], state["seconds"]
+        _say(f"going on at step {self.step:,}")
+
+    def _show(self, losses: list[float]) -> None:
+        rate = self.step * TOKENS / self.seconds
+        left = (self.plan.steps - self.step) * self.seconds / self.step / 60
+        loss = sum(losses) / len(losses)
+        _say(
+            f"step {self.step:,} of {self.plan.steps:,}  loss {loss:.4f}  {rate:,.0f} tokens/s  "
+            f"{self.seconds / 60:.1f} min, {left:.0f} left"
+        )
+
+    def _show_held_out(self) -> None:
+        found = self.held_out()
+        _say(f"held out {found.pop(''):.4f}  " + "  ".join(f"{name} {nats:.3f}" for name, nats in found.items()))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m training.train", description=__doc__)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--plain", action="store_true", help="do not compile: slower, but starts at once")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    plan = Plan(arguments.steps, arguments.seed)
+    try:
+        Training(arguments.corpus, arguments.out, plan, not arguments.plain).run()
+    except KeyboardInterrupt:
+        _say("interrupted; the same command goes on")
+
+
+if __name__ == "__main__":
+    main()
