@@ -16,7 +16,7 @@ from shoal.engram.token_map import TokenMap
 
 TOKENS = 3840
 """Of every batch, padding included: all of `LENGTHS` divide it, and one compiled graph serves all batches."""
-LENGTHS = (64, 96, 128, 192, 256, 320, 384, 480, 640)
+LENGTHS = (32, 64, 96, 128, 192, 256, 320, 384, 480, 640)
 
 
 @dataclass(frozen=True)

@@ -51,48 +51,60 @@ _LAYER = {
 _TOP = {"embed.weight": "embed", "head.weight": "head", "norm.weight": "norm"}
 
 
+Place = tuple[str, tuple[int, ...]]
+"""A parameter, and which of those stacked in it."""
+
+
 class TrainedPayload:
     """The bytes of every tensor: trained ones from `weights`, all others from seeded noise."""
 
     def __init__(self, weights: Weights) -> None:
-        self.config, self.weights, self.noise = weights.config, weights, Payload(0)
+        self.weights, self.noise = weights, Payload(0)
 
     def portions(self, spec: TensorSpec) -> Iterator[memoryview]:
         """The tensor's bytes as stored, row-major."""
-        if spec.kind in (DRAFT, VISION) or spec.name.startswith("mtp."):
+        place = parameter_of(self.weights.config, spec)
+        if place is None:
             yield from self.noise.portions(spec)
             return
-        stored = encoded(self._value(spec.name), spec)
+        name, index = place
+        value = self.weights.gate_bias if name == "gate_bias" else self.weights.get_parameter(name)
+        stored = encoded(value.detach()[index], spec)
         assert tuple(stored.shape) == spec.shape, (spec, stored.shape)
         yield stored.contiguous().view(torch.uint8).numpy().reshape(-1).data
 
-    def _value(self, name: str) -> Tensor:
-        if name in _TOP:
-            return self._parameter(_TOP[name])
-        _, number, rest = name.split(".", 2)
-        layer = int(number)
-        if rest in ("ffn.gate.bias", "ffn.gate.bias_vl"):
-            return self.weights.gate_bias[layer]
-        base = rest if rest in _LAYER else rest.removesuffix(".weight").removesuffix(".scale")
-        if base == "engram.embed":
-            return self._parameter(f"table_{self.config.engram_layer_ids.index(layer)}")
-        if base.startswith("ffn.experts."):
-            _, _, expert, matrix = base.split(".")
-            return self._parameter(f"expert_{matrix}")[layer, int(expert)]
-        return self._parameter(_LAYER[base])[self._place(_LAYER[base], layer)]
 
-    def _parameter(self, name: str) -> Tensor:
-        return self.weights.get_parameter(name).detach()
+def parameter_of(config: ModelConfig, spec: TensorSpec) -> Place | None:
+    """Where a tensor, codes or scales, is trained; None for draft and vision."""
+    if spec.kind in (DRAFT, VISION) or spec.name.startswith("mtp."):
+        return None
+    if spec.name in _TOP:
+        return _TOP[spec.name], ()
+    _, number, rest = spec.name.split(".", 2)
+    layer = int(number)
+    if rest in ("ffn.gate.bias", "ffn.gate.bias_vl"):
+        return "gate_bias", (layer,)
+    base = rest if rest in _LAYER else rest.removesuffix(".weight").removesuffix(".scale")
+    if base == "engram.embed":
+        return f"table_{config.engram_layer_ids.index(layer)}", ()
+    if base.startswith("ffn.experts."):
+        _, _, expert, matrix = base.split(".")
+        return f"expert_{matrix}", (layer, int(expert))
+    name = _LAYER[base]
+    return name, (_layers_with(config, name).index(layer),)
 
-    def _place(self, name: str, layer: int) -> int:
-        """Where a layer lies in a stack of those that have the parameter."""
-        if name.startswith("engram"):
-            return self.config.engram_layer_ids.index(layer)
-        if name in ("index_wq_b", "index_weights"):
-            return self.config.index_source_layers.index(layer)
-        if name.startswith(("index", "compressor")):
-            return self.config.kv_source_layers.index(layer)
-        return layer
+
+def _layers_with(config: ModelConfig, name: str) -> tuple[int, ...]:
+    """The layers stacked in a parameter, in its order."""
+    if name.startswith("engram"):
+        return config.engram_layer_ids
+    if name in ("index_wq_b", "index_weights"):
+        return config.index_source_layers
+    if name == "compressor_wgate":
+        return tuple(layer for layer in config.kv_source_layers if config.compress_ratios[layer] > 1)
+    if name.startswith(("index", "compressor")):
+        return config.kv_source_layers
+    return tuple(range(config.n_layers))
 
 
 def encoded(value: Tensor, spec: TensorSpec) -> Tensor:

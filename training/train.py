@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.fx.experimental._config
 from torch import Tensor
 from torch.nn import functional
 
@@ -96,7 +97,7 @@ class Training:
             load = torch.tensor(dispatch.counts, dtype=torch.float32)
             self.weights.gate_bias[layer] += BIAS_STEP * (load.mean() - load).sign()
         self.step += 1
-        return float(loss)
+        return float(loss.detach())
 
     def _nats(self, hidden: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of every token that is worth learning: the surprise at it, and its weight."""
@@ -172,6 +173,8 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true", help="do not compile: slower, but starts at once")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    # Sizes that happen to be equal in the first batch are not in the next: one graph shall serve all lengths.
+    torch.fx.experimental._config.use_duck_shape = False
     plan = Plan(arguments.steps, arguments.seed)
     try:
         Training(arguments.corpus, arguments.out, plan, not arguments.plain).run()
