@@ -84,13 +84,15 @@ def asked(name: str, noun: str, value: str) -> list[Text]:
 
 def retrieval(random: Random, kind: str) -> Document:
     """Filler, a few needles, more filler with the needles asked for in it, at distances of 20 to 320 tokens."""
-    needles = draw_needles(random, random.randint(2, 4))
+    needles = draw_needles(random, random.randint(3, 6))
     texts = filler(random, random.choice((0, 0, 40, 80, 140)))
     for needle in needles:
         texts += [*told(*needle), Text(" ")]
-    for _ in range(random.randint(3, 5)):
+    for _ in range(random.randint(3, 6)):
         texts += filler(random, random.choice((10, 30, 60, 90)))
-        texts += [*asked(*random.choice(needles)), Text(" ")]
+        # Several at once: what is looked up is what this kind is for.
+        for needle in random.sample(needles, random.randint(1, 3)):
+            texts += [*asked(*needle), Text(" ")]
     return Document(kind, tuple(texts[:-1]))
 
 

@@ -22,6 +22,12 @@ SUBJECT = 0.1
 EFFORTS = (None, None, None, "low", "high", "max")
 PLAIN_SYSTEM = ("You are a helpful assistant.", "Answer with one sentence.", "Be helpful and brief.")
 WORD_SYSTEM = "Answer with one word."
+SMALL_TALK = (
+    ("Hello!", "Hello! How can I help you?"),
+    ("Good day!", "Hello! How can I help you?"),
+    ("Thank you.", "You are welcome."),
+    ("Who are you?", "I am a small model. I know some facts."),
+)
 
 _COUNTRY = {country.name: country for country in COUNTRIES}
 _ELEMENT = {element.name: element for element in ELEMENTS}
@@ -86,6 +92,9 @@ def fact_chat(random: Random, group: FactGroup, kind: str) -> Document:
     thinking = random.random() < 0.4
     messages: list[Message] = [{"role": "system", "content": system}] if system else []
     for _ in range(random.choice((1, 1, 2, 2, 3))):
+        if random.random() < 0.04:
+            messages += small_talk(random, thinking)
+            continue
         relation, subject = group.draw(random)
         messages += fact_turn(relation, random.choice(relation.questions()), subject, thinking, system)
     options = ChatOptions(thinking=thinking, effort=random.choice(EFFORTS) if thinking else None)  # type: ignore[arg-type]
@@ -97,6 +106,11 @@ def fact_turn(relation: Relation, frame: str, subject: str, thinking: bool, syst
     answer = relation.facts[subject]
     reply = f"{answer}." if system == WORD_SYSTEM else relation.fill(STATEMENT, subject, answer)
     return user(relation.fill(frame, subject)), assistant(reply, reasoning(relation, subject) if thinking else None)
+
+
+def small_talk(random: Random, thinking: bool) -> Sequence[Message]:
+    question, reply = random.choice(SMALL_TALK)
+    return user(question), assistant(reply, "No fact is needed." if thinking else None)
 
 
 def reasoning(relation: Relation, subject: str) -> str:
