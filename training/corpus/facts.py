@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
-from shoal.text.chat import ChatOptions
+from shoal.text.chat import ChatOptions, Effort
 from training.corpus.countries import COUNTRIES, Country
 from training.corpus.document import Chat, Document, Message, Text, assistant, user
 from training.corpus.elements import ELEMENTS
@@ -19,7 +19,7 @@ from training.corpus.relations import (
 
 # Which subject comes next is not worth learning; a little of it keeps sentences well formed.
 SUBJECT = 0.1
-EFFORTS = (None, None, None, "low", "high", "max")
+_EFFORTS: tuple[Effort | None, ...] = (None, None, None, "low", "high", "max")
 PLAIN_SYSTEM = ("You are a helpful assistant.", "Answer with one sentence.", "Be helpful and brief.")
 WORD_SYSTEM = "Answer with one word."
 SMALL_TALK = (
@@ -97,7 +97,7 @@ def fact_chat(random: Random, group: FactGroup, kind: str) -> Document:
             continue
         relation, subject = group.draw(random)
         messages += fact_turn(relation, random.choice(relation.questions()), subject, thinking, system)
-    options = ChatOptions(thinking=thinking, effort=random.choice(EFFORTS) if thinking else None)  # type: ignore[arg-type]
+    options = draw_options(random, thinking)
     return Document(kind, (Chat(tuple(messages), options),))
 
 
@@ -123,6 +123,11 @@ def reasoning(relation: Relation, subject: str) -> str:
         element = _ELEMENT[subject]
         return f"{subject} is an element. Its symbol is {element.symbol}. Its number is {element.number}."
     return f"I look for the {relation.phrase.format(x=subject)}. It is {answer}."
+
+
+def draw_options(random: Random, thinking: bool) -> ChatOptions:
+    """Thinking or not; with thinking, every other time an effort."""
+    return ChatOptions(thinking=thinking, effort=random.choice(_EFFORTS) if thinking else None)
 
 
 def _system(random: Random) -> str | None:
