@@ -2,9 +2,8 @@
 
 from random import Random
 
-from shoal.text.chat import ChatOptions
 from training.corpus.document import Chat, Document, Message, Text, assistant, user
-from training.corpus.facts import EFFORTS, PLAIN_SYSTEM
+from training.corpus.facts import PLAIN_SYSTEM, draw_options
 
 _HELD_OUT_SHARE = 0.15
 
@@ -92,7 +91,7 @@ def _chat(random: Random, kind: str) -> Document:
         messages.append({"role": "system", "content": random.choice(PLAIN_SYSTEM)})
     for _ in range(random.choice((1, 2, 3))):
         messages += _turn(random, thinking)
-    options = ChatOptions(thinking=thinking, effort=random.choice(EFFORTS) if thinking else None)  # type: ignore[arg-type]
+    options = draw_options(random, thinking)
     return Document(kind, (Chat(tuple(messages), options),))
 
 

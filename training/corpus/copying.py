@@ -62,14 +62,14 @@ def _lookup(random: Random, kind: str) -> Document:
 
 
 def draw_needles(random: Random, count: int) -> list[tuple[str, str, str]]:
-    """`count` different people with what is theirs: (`code` or `word`, name, value)."""
-    return [(*_needle(random), name)[::-1] for name in random.sample(NAMES, count)]
+    """`count` different people with what is theirs: name, `code` or `word`, value."""
+    return [(name, *_drawn_value(random)) for name in random.sample(NAMES, count)]
 
 
-def _needle(random: Random) -> tuple[str, str]:
+def _drawn_value(random: Random) -> tuple[str, str]:
     if random.random() < 0.5:
-        return random.choice(WORDS), "word"
-    return " ".join(random.sample(LETTERS, random.choice((3, 3, 4)))), "code"
+        return "word", random.choice(WORDS)
+    return "code", " ".join(random.sample(LETTERS, random.choice((3, 3, 4))))
 
 
 def told(name: str, noun: str, value: str) -> list[Text]:
@@ -83,14 +83,22 @@ def asked(name: str, noun: str, value: str) -> list[Text]:
 
 
 def retrieval(random: Random, kind: str) -> Document:
-    """Filler, a few needles, more filler with the needles asked for in it, at distances of 20 to 320 tokens."""
-    needles = draw_needles(random, random.randint(2, 4))
+    """Filler with needles told in its first part and asked for later, at distances of 20 to 400 tokens.
+
+    Most are asked for once: a second time, the first answer is nearer than what was told.
+    """
+    needles = draw_needles(random, random.randint(4, 8))
     texts = filler(random, random.choice((0, 0, 40, 80, 140)))
-    for needle in needles:
+    pause = random.randint(1, len(needles))
+    for index, needle in enumerate(needles):
+        if index == pause:
+            texts += filler(random, random.choice((10, 40)))
         texts += [*told(*needle), Text(" ")]
-    for _ in range(random.randint(3, 5)):
+    questions = random.sample(needles, len(needles)) + random.choices(needles, k=random.randint(0, 1))
+    while questions:
         texts += filler(random, random.choice((10, 30, 60, 90)))
-        texts += [*asked(*random.choice(needles)), Text(" ")]
+        for needle in (questions.pop() for _ in range(min(len(questions), random.randint(1, 3)))):
+            texts += [*asked(*needle), Text(" ")]
     return Document(kind, tuple(texts[:-1]))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
-from shoal.text.chat import ChatOptions
+from shoal.text.chat import ChatOptions, Effort
 from training.corpus.countries import COUNTRIES, Country
 from training.corpus.document import Chat, Document, Message, Text, assistant, user
 from training.corpus.elements import ELEMENTS
@@ -19,9 +19,15 @@ from training.corpus.relations import (
 
 # Which subject comes next is not worth learning; a little of it keeps sentences well formed.
 SUBJECT = 0.1
-EFFORTS = (None, None, None, "low", "high", "max")
+_EFFORTS: tuple[Effort | None, ...] = (None, None, None, "low", "high", "max")
 PLAIN_SYSTEM = ("You are a helpful assistant.", "Answer with one sentence.", "Be helpful and brief.")
 WORD_SYSTEM = "Answer with one word."
+SMALL_TALK = (
+    ("Hello!", "Hello! How can I help you?"),
+    ("Good day!", "Hello! How can I help you?"),
+    ("Thank you.", "You are welcome."),
+    ("Who are you?", "I am a small model. I know some facts."),
+)
 
 _COUNTRY = {country.name: country for country in COUNTRIES}
 _ELEMENT = {element.name: element for element in ELEMENTS}
@@ -86,9 +92,12 @@ def fact_chat(random: Random, group: FactGroup, kind: str) -> Document:
     thinking = random.random() < 0.4
     messages: list[Message] = [{"role": "system", "content": system}] if system else []
     for _ in range(random.choice((1, 1, 2, 2, 3))):
+        if random.random() < 0.04:
+            messages += small_talk(random, thinking)
+            continue
         relation, subject = group.draw(random)
         messages += fact_turn(relation, random.choice(relation.questions()), subject, thinking, system)
-    options = ChatOptions(thinking=thinking, effort=random.choice(EFFORTS) if thinking else None)  # type: ignore[arg-type]
+    options = draw_options(random, thinking)
     return Document(kind, (Chat(tuple(messages), options),))
 
 
@@ -97,6 +106,11 @@ def fact_turn(relation: Relation, frame: str, subject: str, thinking: bool, syst
     answer = relation.facts[subject]
     reply = f"{answer}." if system == WORD_SYSTEM else relation.fill(STATEMENT, subject, answer)
     return user(relation.fill(frame, subject)), assistant(reply, reasoning(relation, subject) if thinking else None)
+
+
+def small_talk(random: Random, thinking: bool) -> Sequence[Message]:
+    question, reply = random.choice(SMALL_TALK)
+    return user(question), assistant(reply, "No fact is needed." if thinking else None)
 
 
 def reasoning(relation: Relation, subject: str) -> str:
@@ -109,6 +123,11 @@ def reasoning(relation: Relation, subject: str) -> str:
         element = _ELEMENT[subject]
         return f"{subject} is an element. Its symbol is {element.symbol}. Its number is {element.number}."
     return f"I look for the {relation.phrase.format(x=subject)}. It is {answer}."
+
+
+def draw_options(random: Random, thinking: bool) -> ChatOptions:
+    """Thinking or not; with thinking, every other time an effort."""
+    return ChatOptions(thinking=thinking, effort=random.choice(_EFFORTS) if thinking else None)
 
 
 def _system(random: Random) -> str | None:

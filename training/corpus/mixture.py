@@ -46,7 +46,7 @@ KINDS = (
     Kind("basics", 0.08, 44, _basics),
     Kind("stories", 0.06, 43, story),
     Kind("copying", 0.06, 40, copying),
-    Kind("long-copy", 0.06, 352, retrieval),
+    Kind("long-copy", 0.06, 400, retrieval),
     Kind("tools", 0.14, 300, tool_chat),
     Kind("json", 0.06, 144, schema_chat),
 )

@@ -11,15 +11,10 @@ from typing import Any
 
 from shoal.text.chat import ChatOptions
 from training.corpus.document import Chat, Document, Message, assistant, user
-from training.corpus.facts import WORLD, fact_turn
+from training.corpus.facts import WORLD, fact_turn, small_talk
 from training.corpus.tool_table import NUMBERS, TOOLS, VALUES, Tool
 
 _HELD_OUT_ONE_IN = 8
-_SMALL_TALK = (
-    ("Hello!", "Hello! How can I help you?"),
-    ("Thank you.", "You are welcome."),
-    ("Good day!", "Hello! How can I help you?"),
-)
 
 
 @dataclass(frozen=True)
@@ -81,8 +76,7 @@ def tool_chat(random: Random, kind: str) -> Document:
 def _turn(random: Random, tools: list[Tool], thinking: bool, serial: int) -> list[Message]:
     draw = random.random()
     if draw < 0.06:
-        question, reply = random.choice(_SMALL_TALK)
-        return [user(question), assistant(reply, "No tool is needed." if thinking else None)]
+        return list(small_talk(random, thinking))
     if draw < 0.15:
         relation, subject = WORLD.draw(random)
         return list(fact_turn(relation, random.choice(relation.questions()), subject, thinking, None))

@@ -26,16 +26,18 @@ def _item(random: Random, tokenizer: Tokenizer, distance: int, front: int) -> It
     """Drawn again until the needle's value begins `distance` tokens before the end of the prompt."""
     while True:
         needles = draw_needles(random, 3)
-        name, noun, value = needles[random.randrange(3)]
+        name, noun, value = random.choice(needles)
         line = _joined(told(name, noun, value))
         lines = " ".join(_joined(told(*needle)) for needle in needles)
+        behind = f"{lines.partition(line)[2]} "
         question = f"The {noun} of {name} is"
-        between = _joined(filler(random, distance - 12))
-        prompt = f"{_joined(filler(random, front))}{lines} {between}{question}"
-        behind = prompt.rpartition(line)[2]
-        found = len(tokenizer.encode(f" {value}.{behind}"))
-        if abs(found - distance) <= TOLERANCE:
-            return prompt_item(f"copy-{distance}", prompt, value)
+        found = 0
+        while found < distance - TOLERANCE:
+            behind += _joined(filler(random, 1))
+            found = len(tokenizer.encode(f" {value}.{behind}{question}"))
+        if found <= distance + TOLERANCE:
+            before = f"{_joined(filler(random, front))}{lines.partition(line)[0]}"
+            return prompt_item(f"copy-{distance}", f"{before}{line}{behind}{question}", value)
 
 
 def _joined(texts: list[Text]) -> str:
