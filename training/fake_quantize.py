@@ -1,7 +1,7 @@
 """What storing a value does to it, in float32 and straight through: forward rounds, backward passes (spec §3).
 
-The same roundings as `shoal.ops.quantize` and the released weight formats, on ordinary float tensors and from their bits,
-so that a compiler can fuse them. Scales follow the values: nothing saturates, and the gradient is the identity.
+The same roundings as `shoal.ops.quantize` and the released weight formats, on ordinary float tensors and from their
+bits, so that a compiler can fuse them. Scales follow the values: nothing saturates, and the gradient is the identity.
 """
 
 import torch

@@ -63,8 +63,7 @@ def _candidate_positions(scores: Tensor, hidden: Tensor, config: ModelConfig) ->
 
 
 def _loss(scores: Tensor, hidden: Tensor, attention: Tensor) -> Tensor:
-    """Cross entropy of the scores' softmax to the attention's, heads averaged, over rows that see two entries or more."""
-    rows, length, entries = scores.shape
+    """Cross entropy of the scores' softmax to the attention's, heads averaged, where two entries or more are seen."""
     target = attention.transpose(2, 3).flatten(1, 2)  # [rows, length, heads, entries]
     target = target.masked_fill(hidden[:, None], -torch.inf).nan_to_num(neginf=-1e30).softmax(-1).mean(2)
     seen = (~hidden).sum(-1) > 1

@@ -1,7 +1,7 @@
 """The backbone's forward pass on ordinary fast operators, to be trained (spec §4, §6).
 
-Rows are whole sequences from position 0, padded at the end. Values are rounded wherever the release rounds them, straight
-through; the indexer learns beside the model (`indexer.py`).
+Rows are whole sequences from position 0, padded at the end. Values are rounded wherever the release rounds them,
+straight through; the indexer learns beside the model (`indexer.py`).
 """
 
 from collections.abc import Callable

@@ -26,7 +26,7 @@ class Entered(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """After attention: the streams, the mixture's mix, its input in Q8, its router's scores, the shared expert's output."""
+    """After attention: the streams, the mixture's mix and input in Q8, router scores, the shared expert's output."""
 
     streams: Tensor
     mix: Mix

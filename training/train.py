@@ -1,12 +1,12 @@
 """`python -m training.train CORPUS OUT`: trains the miniature, or goes on where it stopped.
 
-Quantisation is on from the first step. The state is written to OUT every few minutes and when interrupted; the rate rises,
-stays and falls to nothing at the last step.
+Quantisation is on from the first step. The state is written to OUT every few minutes and when interrupted; the rate
+rises, stays and falls to nothing at the last step.
 """
 
 import argparse
 import json
-import os
+import signal
 import sys
 import time
 from collections import defaultdict
@@ -132,7 +132,7 @@ class Training:
             "seconds": self.seconds,
         }
         torch.save(state, partial)
-        os.replace(partial, self.out / STATE)
+        partial.replace(self.out / STATE)
 
     def _restore(self) -> None:
         file = self.out / STATE
@@ -167,7 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m training.train", description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--steps", type=int, default=3400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--plain", action="store_true", help="do not compile: slower, but starts at once")
@@ -176,6 +176,9 @@ def main() -> None:
     # Sizes that happen to be equal in the first batch are not in the next: one graph shall serve all lengths.
     torch.fx.experimental._config.use_duck_shape = False
     plan = Plan(arguments.steps, arguments.seed)
+    # A service or a shell ends with TERM what a person ends with ^C; both save first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         Training(arguments.corpus, arguments.out, plan, not arguments.plain).run()
     except KeyboardInterrupt:

@@ -5,18 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-from shoal.assemble import MINIATURE, LoadOptions, assemble
-from shoal.checkpoint.shards import Checkpoint
-from shoal.config.layouts import load_config
-from shoal.eval.perplexity import token_nats
-from shoal.text.tokenizer import Tokenizer
 from training.batches import Batches, Corpus
 from training.export import export
 from training.geometry import geometry, token_map
 from training.model import Miniature
 from training.restore import restore
 from training.weights import Weights
+
+from shoal.assemble import MINIATURE, LoadOptions, assemble
+from shoal.checkpoint.shards import Checkpoint
+from shoal.config.layouts import load_config
+from shoal.eval.perplexity import token_nats
+from shoal.text.tokenizer import Tokenizer
 
 TEXT = "The capital of France is Paris. 37+48=85. The word of Henry is lamp. The code of Ida is l z i r. " * 6
 
@@ -44,7 +44,9 @@ def test_the_quantised_file_is_as_surprised_as_its_training(weights: Weights) ->
     ids = Tokenizer.load(MINIATURE).encode_prompt(TEXT)
     ones = np.ones(len(ids), np.float16)
     corpus = Corpus(np.array(ids, np.uint16), ones, np.array([0, len(ids)]), np.zeros(1, np.uint8))
-    batch = Batches(corpus, weights.config, token_map(MINIATURE / "tokenizer.json", weights.config)).build(np.array([0]))
+    batch = Batches(corpus, weights.config, token_map(MINIATURE / "tokenizer.json", weights.config)).build(
+        np.array([0])
+    )
     model = Miniature(weights, compiled=False)
     with torch.no_grad():
         logits = model.logits(model.forward(batch.ids, batch.rows, sparse=True).hidden)[: len(ids) - 1]
