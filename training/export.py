@@ -1,6 +1,6 @@
 """`python -m training.export CORPUS STATE OUT`: a trained state as a checkpoint in the release's layout.
 
-What is not trained yet, the draft layers and the encoder of images, holds seeded noise of the right shape.
+What is not trained yet, the draft layers and the encoder of images, has its place and holds zeros.
 """
 
 import argparse
@@ -18,7 +18,6 @@ from shoal.config.schema import ModelConfig
 from shoal.formats.float4 import encode_e2m1, pack_e2m1
 from shoal.formats.float8 import E8M0_BIAS, encode_e4m3
 from shoal.synth.config_files import FLAT_NAME, ConfigSource, config_files
-from shoal.synth.payload import Payload
 from shoal.synth.replacement import ensure
 from shoal.synth.shard_writer import ShardWriter
 from shoal.synth.synthesis import TOKENIZER_NAMES, index_bytes
@@ -56,16 +55,16 @@ Place = tuple[str, tuple[int, ...]]
 
 
 class TrainedPayload:
-    """The bytes of every tensor: trained ones from `weights`, all others from seeded noise."""
+    """The bytes of every tensor: trained ones from `weights`, all others zero."""
 
     def __init__(self, weights: Weights) -> None:
-        self.weights, self.noise = weights, Payload(0)
+        self.weights = weights
 
     def portions(self, spec: TensorSpec) -> Iterator[memoryview]:
         """The tensor's bytes as stored, row-major."""
         place = parameter_of(self.weights.config, spec)
         if place is None:
-            yield from self.noise.portions(spec)
+            yield memoryview(bytes(spec.nbytes))
             return
         name, index = place
         value = self.weights.gate_bias if name == "gate_bias" else self.weights.get_parameter(name)

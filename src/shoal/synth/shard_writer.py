@@ -1,19 +1,25 @@
 """Writes a shard: header, then each tensor's payload, or a hole of its size."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from shoal.checkpoint.inventory import TensorSpec
 from shoal.checkpoint.shard_layout import ShardLayout
 from shoal.synth.replacement import replacing, writing
 
-if TYPE_CHECKING:
-    from shoal.synth.payload import Payload
-
 Progress = Callable[[int], None]
 """Takes the bytes just written."""
+
+
+class TensorBytes(Protocol):
+    """Where the bytes of tensors come from."""
+
+    def portions(self, spec: TensorSpec) -> Iterator[memoryview]:
+        """The tensor's bytes as stored, row-major, in portions."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class ShardWriter:
     """Writes into `directory`. `payload` None leaves holes, which read as zeros and take no space."""
 
     directory: Path
-    payload: "Payload | None"
+    payload: TensorBytes | None
 
     def nbytes_to_write(self, shard: ShardLayout, header: bytes) -> int:
         """Bytes the shard takes on the disk."""
