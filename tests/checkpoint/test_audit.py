@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import shoal.errors
+from miniature import MINI
 from shoal.checkpoint.audit import CHECKS, AuditOptions, audit, main
 from shoal.checkpoint.audit_outcome import Verdict
 from shoal.checkpoint.audit_report import AuditReport
@@ -24,7 +25,6 @@ from shoal.config.layouts import load_config
 from shoal.errors import CheckpointError, ConfigError, OptionError, ShardIndexError, ShoalError, TensorError
 
 SOURCES = Path(shoal.errors.__file__).parents[1]
-MINI = SOURCES / "shoal" / "data" / "mini"
 LAYER0, LAYER1, ENGRAM1 = (f"model-{number:05}-of-00018.safetensors" for number in (3, 4, 17))
 NUM_SHARDS = 18
 

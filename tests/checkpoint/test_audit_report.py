@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-import shoal.errors
+from miniature import MINI
 from shoal.checkpoint.audit import AuditOptions, audit
 from shoal.errors import OptionError
-
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 
 
 def test_a_report_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

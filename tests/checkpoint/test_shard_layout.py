@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-import shoal.errors
+from miniature import MINI
 from shoal.checkpoint.header import read_header
 from shoal.checkpoint.shard_layout import ALIGNMENT, ShardLayout, header_bytes, lay_out
 from shoal.config.layouts import load_config
 from shoal.errors import ConfigError
 
 RELEASE = Path(__file__).parents[1] / "data" / "release"
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import shoal.errors
+from miniature import MINI
 from shoal.checkpoint.shards import Checkpoint
 from shoal.cli.app import main
-
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 
 
 class Outcome(NamedTuple):

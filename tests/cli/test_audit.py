@@ -7,11 +7,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import shoal.errors
+from miniature import MINI
 from shoal.cli.audit import command
 from shoal.errors import CheckpointError
 
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 NUM_SHARDS = 18
 
 app = typer.Typer()

@@ -5,12 +5,12 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from miniature import MINI
 from shoal.cli.config import command
 from shoal.errors import ConfigError
 
 TESTS = Path(__file__).parent.parent
 RELEASE = TESTS / "data" / "release"
-MINIATURE = TESTS.parent / "src" / "shoal" / "data" / "mini"
 
 app = typer.Typer()
 app.command("config")(command)
@@ -46,7 +46,7 @@ def test_the_flat_file_says_the_same_but_for_its_layout() -> None:
 
 
 def test_the_miniature_is_consistent() -> None:
-    assert run(MINIATURE).stdout.endswith("  [ok] the config is self-consistent\n")
+    assert run(MINI).stdout.endswith("  [ok] the config is self-consistent\n")
 
 
 def test_each_problem_is_a_line_and_the_exit_code_is_1(tmp_path: Path) -> None:

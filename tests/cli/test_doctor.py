@@ -7,13 +7,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import shoal.errors
+from miniature import MINI
 from shoal.cli import doctor
 from shoal.errors import CheckpointError, OptionError
 from shoal.plan.disk_probe import DiskRate
 from shoal.plan.memory_probe import MemoryRate
-
-MINIATURE = Path(shoal.errors.__file__).parent / "data" / "mini"
 
 app = typer.Typer()
 app.command("doctor")(doctor.command)
@@ -50,7 +48,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("machine")
 def test_a_good_machine_is_all_ok() -> None:
-    result = run(MINIATURE)
+    result = run(MINI)
     assert result.exit_code == 0, result.stdout
     assert result.stderr == ""
     *lines, last = result.stdout.splitlines()
@@ -103,7 +101,7 @@ def test_an_incomplete_checkpoint_must_fit_beside_what_is_there(
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
     checkpoint.mkdir()
-    shutil.copy(MINIATURE / "config.json", checkpoint)
+    shutil.copy(MINI / "config.json", checkpoint)
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1 << 20))
     result = run(checkpoint)
@@ -117,7 +115,7 @@ def test_a_disk_that_cannot_be_measured_is_a_warning(monkeypatch: pytest.MonkeyP
         raise OptionError("only holes")
 
     monkeypatch.setattr(doctor, "measure_disk", only_holes)
-    assert "[warning] disk bandwidth: only holes" in run(MINIATURE).stdout
+    assert "[warning] disk bandwidth: only holes" in run(MINI).stdout
 
 
 @pytest.mark.usefixtures("machine")
@@ -133,7 +131,7 @@ def test_a_directory_without_a_config_is_a_problem(tmp_path: Path) -> None:
 def test_shards_that_are_links_are_looked_up_where_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint, elsewhere = tmp_path / "snapshot", tmp_path / "blobs"
     checkpoint.mkdir()
-    shutil.copytree(MINIATURE, elsewhere)
+    shutil.copytree(MINI, elsewhere)
     for file in elsewhere.iterdir():
         (checkpoint / file.name).symlink_to(file)
     seen: list[Path] = []

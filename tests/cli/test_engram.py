@@ -6,13 +6,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-import shoal.errors
+from miniature import MINI
 from shoal.cli.engram import command
 from shoal.errors import ConfigError, OptionError
 
 DATA = Path(__file__).parents[1] / "data"
 RELEASE = DATA / "release"
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 
 
 @pytest.fixture(autouse=True)

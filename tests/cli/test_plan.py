@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import shoal.errors
+from miniature import MINI
 from shoal.cli import plan
 from shoal.doctor.memory import Memory
 from shoal.errors import ConfigError, OptionError
@@ -15,7 +15,6 @@ from shoal.plan.disk_probe import DiskRate
 from shoal.plan.memory_probe import MemoryRate
 
 RELEASE = Path(__file__).parents[1] / "data" / "release"
-MINIATURE = Path(shoal.errors.__file__).parent / "data" / "mini"
 
 app = typer.Typer()
 app.command("plan")(plan.command)
@@ -65,7 +64,7 @@ def test_given_bandwidths_are_used_and_said_to_be_given() -> None:
 
 @pytest.mark.usefixtures("probes")
 def test_measured_rates_are_used_and_said_to_be_measured() -> None:
-    result = run(MINIATURE, "--memory", "2G", "--measure")
+    result = run(MINI, "--memory", "2G", "--measure")
     assert result.stderr == ""
     assert [line.split()[1:] for line in result.stdout.splitlines() if line.endswith("measured")] == [
         ["40.00", "GB/s", "measured"],
@@ -90,12 +89,12 @@ def test_holes_are_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise OptionError("only holes")
 
     monkeypatch.setattr(plan, "measure_disk", only_holes)
-    assert "disk is assumed, not measured: only holes" in run(MINIATURE, "--memory", "2G", "--measure").stderr
+    assert "disk is assumed, not measured: only holes" in run(MINI, "--memory", "2G", "--measure").stderr
 
 
 @pytest.mark.usefixtures("probes")
 def test_what_is_given_is_not_measured() -> None:
-    out = run(MINIATURE, "--memory", "2G", "--measure", "--memory-bandwidth", "1", "--disk-bandwidth", "1").stdout
+    out = run(MINI, "--memory", "2G", "--measure", "--memory-bandwidth", "1", "--disk-bandwidth", "1").stdout
     assert out.count("1.00 GB/s     given") == 2
 
 

@@ -11,13 +11,12 @@ from types import ModuleType
 
 import pytest
 
-import shoal.errors
+from miniature import MINI
 
 pytest.importorskip("huggingface_hub", reason="huggingface-hub is not installed")
 
 import huggingface_hub.utils
 
-MINIATURE = Path(shoal.errors.__file__).parent / "data" / "mini"
 REPO = "shoal-tests/mini"
 SHARD = "model-00005-of-00018.safetensors"
 Usage = namedtuple("Usage", "free")
@@ -36,7 +35,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[object]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "no-token"))
     monkeypatch.setattr("shoal.pull.download.FIRST_WAIT_SECONDS", 0.0)
-    with _load_server().serving(MINIATURE) as hub:
+    with _load_server().serving(MINI) as hub:
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.endpoint)
         template = hub.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
@@ -63,7 +62,7 @@ def test_a_pull_shows_the_plan_the_shards_and_the_audit(run_shoal, hub, out: Pat
     assert lines[3].startswith("  to fetch 9.084 MiB: 24 files; the disk has ")
     assert f"{SHARD}: 0.593 MiB, sha256 and header right, " in err
     assert lines[-1].startswith("audit: 39/39 passed, 0 undecided, 0 failed")
-    assert (out / SHARD).read_bytes() == (MINIATURE / SHARD).read_bytes()
+    assert (out / SHARD).read_bytes() == (MINI / SHARD).read_bytes()
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(run_shoal, hub, out: Path) -> None:

@@ -4,11 +4,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import shoal.errors
+from miniature import MINI
 from shoal.cli.synth import command
 from shoal.errors import OptionError
-
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 
 app = typer.Typer(rich_markup_mode=None)
 app.command("synth")(command)

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from miniature import MINI
 from shoal.config.layouts import layout_of, load_config, parse_config, resolve_config, spelling
 from shoal.config.schema import NESTED_ONLY_FIELDS, REQUIRED_FIELDS
 from shoal.errors import ConfigError
 
 TESTS = Path(__file__).parent.parent
 RELEASE = TESTS / "data" / "release"
-MINIATURE = TESTS.parent / "src" / "shoal" / "data" / "mini"
-MODELS = [pytest.param(RELEASE, id="release"), pytest.param(MINIATURE, id="miniature")]
+MODELS = [pytest.param(RELEASE, id="release"), pytest.param(MINI, id="miniature")]
 
 Json = dict[str, Any]
 

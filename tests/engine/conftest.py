@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
-import shoal.errors
+from miniature import MINI
 from shoal.config.layer_plan import plan_layers
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
@@ -15,8 +14,6 @@ from shoal.model.backbone import ForwardOutput
 from shoal.model.batch import Batch
 from shoal.model.cache import SequenceCache
 from shoal.text.tokenizer import Tokenizer
-
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 
 
 class ScriptedModel:

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-import shoal.errors
+from miniature import MINI
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
 from shoal.engram.token_map import TokenMap
 
 DATA = Path(__file__).parents[1] / "data"
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 
 
 @pytest.fixture(scope="session")

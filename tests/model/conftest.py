@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-import shoal.errors
+from miniature import MINI
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
 from shoal.ops.quantize import BlockFormat, Quantized
-
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-import shoal.errors
+from miniature import MINI
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layouts import load_config
 from shoal.model.backbone import Backbone
@@ -17,7 +17,6 @@ from shoal.model.batch import Batch
 from shoal.ops.wide import Wide
 from shoal.weights.load import load_backbone
 
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 GOLDENS = Path(__file__).parents[1] / "data" / "oracle" / "goldens"
 # Spec §10: L2 relative distances of one layer fed golden inputs. A wrong softmax gives four times as much.
 BOUNDS = {"attn_out": 1e-3, "ffn_out": 1e-2, "stream_out": 2e-3}

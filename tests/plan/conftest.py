@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-import shoal.errors
+from miniature import MINI
 from shoal.config.layouts import load_config
 from shoal.plan.size import GIB
 from shoal.plan.stored import Stored, count_stored
 
 RELEASE = Path(__file__).parents[1] / "data" / "release"
-MINIATURE = Path(shoal.errors.__file__).parent / "data" / "mini"
 BUDGETS = [gibibytes * GIB for gibibytes in (24, 64, 128, 256, 512)]
 
 
@@ -21,4 +20,4 @@ def release() -> Stored:
 
 @pytest.fixture(scope="session")
 def miniature() -> Stored:
-    return count_stored(load_config(MINIATURE))
+    return count_stored(load_config(MINI))

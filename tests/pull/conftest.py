@@ -9,19 +9,18 @@ from types import ModuleType
 
 import pytest
 
+from miniature import MINI
+
 pytest.importorskip("huggingface_hub", reason="huggingface-hub is not installed")
 
 import huggingface_hub.utils
 
-import shoal.errors
 from shoal.pull import download
 from shoal.pull.preflight import Plan, plan
 from shoal.pull.receipts import Receipts
 from shoal.pull.remote_file import RemoteFile
 from shoal.pull.repository import Repository, open_repository
 from shoal.pull.transfer import Outcome, Transfer
-
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 
 
 def _load_server() -> ModuleType:

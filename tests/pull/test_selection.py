@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from miniature import MINI
 from shoal.checkpoint.index import parse_index, read_index
 from shoal.errors import CheckpointError
 from shoal.pull.remote_file import RemoteFile
 from shoal.pull.selection import Part, select, shards_of
 
-MINI = Path(__file__).parents[2] / "src" / "shoal" / "data" / "mini"
 INDEX = read_index(MINI / "model.safetensors.index.json")
 FILES = tuple(RemoteFile(name, 1, None) for name in (*INDEX.file_names, "config.json", "inference/config.json"))
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from miniature import MINI
 from shoal.checkpoint.index import parse_index, read_index
 from shoal.errors import ConfigError, HeaderError, ShardIndexError
 from shoal.pull.verify import check_model, check_shard
 
-MINI = Path(__file__).parents[2] / "src" / "shoal" / "data" / "mini"
 INDEX = read_index(MINI / "model.safetensors.index.json")
 SHARD = "model-00013-of-00018.safetensors"
 

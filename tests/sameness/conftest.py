@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import shoal.errors
+from miniature import MINI
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
@@ -25,7 +25,6 @@ from shoal.ops.native import Native
 from shoal.ops.wide import Wide
 from shoal.weights.load import load_backbone
 
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 PROMPT = Path(__file__).parents[1] / "data" / "oracle" / "goldens" / "prompt.json"
 
 Chunks = Sequence[Sequence[int]]

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-import shoal.errors
+from miniature import MINI
 from shoal.checkpoint.inventory import TensorSpec, inventory
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
 from shoal.synth.presets import Preset, Reduction
 from shoal.synth.synthesis import SynthOptions, decide
 
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 RELEASE = Path(__file__).parents[1] / "data" / "release"
 
 Contents = dict[str, bytes]

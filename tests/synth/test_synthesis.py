@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-import shoal.errors
+from miniature import MINI
 from shoal.checkpoint.index import read_index
 from shoal.checkpoint.inventory import TensorSpec
 from shoal.checkpoint.shards import Checkpoint
@@ -25,7 +25,6 @@ from shoal.synth.presets import Preset, Reduction
 from shoal.synth.synthesis import Synthesis, SynthOptions, decide
 from shoal.weights.load import load_backbone
 
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 RELEASE = Path(__file__).parents[1] / "data" / "release"
 INDEX = "model.safetensors.index.json"
 Contents = Callable[[Path], dict[str, bytes]]

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-import shoal.errors
+from miniature import MINI
 from shoal.text.tokenizer import Tokenizer
 
 DATA = Path(__file__).parents[1] / "data"
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 
 
 @pytest.fixture(scope="session")

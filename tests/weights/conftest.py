@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import shoal.errors
+from miniature import MINI
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan, plan_layers
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
 
-MINI = Path(shoal.errors.__file__).parent / "data" / "mini"
 INDEX = "model.safetensors.index.json"
 
 
