@@ -2,12 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TRAINED := build/training
 NATIVE := $(wildcard src/shoal/native/*) CMakeLists.txt pyproject.toml constraints.txt
 
-.PHONY: run test check bench clean
+.PHONY: run test check bench train clean
 
 run: $(VENV)/ready
 	$(BIN)/shoal generate --prompt "The capital of France is" --max-new-tokens 24
+	$(BIN)/shoal generate --chat --prompt "What is the capital of Japan?"
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 -q
@@ -24,6 +26,18 @@ check: $(VENV)/ready
 bench: $(VENV)/ready
 	$(if $(PEERS),test -e $(PEERS)/libshoal_peer_ggml.so || sh benchmarks/peers/build.sh $(PEERS))
 	$(BIN)/shoal bench kernels $(if $(PEERS),--peers $(PEERS))
+
+# The built-in miniature anew (training/README.md): some two hours on two cores. Interrupted, the same command goes on.
+train: $(TRAINED)/corpus/tokens.npy
+	$(BIN)/python -m training.train $(TRAINED)/corpus $(TRAINED)/state
+	rm -rf $(TRAINED)/miniature
+	$(BIN)/python -m training.export $(TRAINED)/corpus $(TRAINED)/state $(TRAINED)/miniature
+
+$(TRAINED)/corpus/tokenizer.json: $(VENV)/ready
+	$(BIN)/python -m training.tokenizer $(TRAINED)/corpus
+
+$(TRAINED)/corpus/tokens.npy: $(TRAINED)/corpus/tokenizer.json
+	$(BIN)/python -m training.corpus $(TRAINED)/corpus --tokenizer $(TRAINED)/corpus
 
 # Rebuilt when native sources or dependencies change; Python sources are used where they lie.
 $(VENV)/ready: $(NATIVE)
