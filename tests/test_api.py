@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 import shoal
-from shoal.assemble import MINIATURE
+from miniature import MINI
 from shoal.errors import OptionError, PromptError
 from shoal.text.chat import render_chat
 
@@ -15,7 +15,7 @@ MESSAGES = [{"role": "user", "content": PROMPT}]
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[shoal.Shoal]:
-    with shoal.load() as loaded:
+    with shoal.load(MINI) as loaded:
         yield loaded
 
 
@@ -61,9 +61,9 @@ def test_a_drawn_answer_is_the_same_every_time(model: shoal.Shoal) -> None:
 
 
 def test_one_call_loads_and_answers() -> None:
-    whole = shoal.generate(PROMPT, MINIATURE, max_new_tokens=1)
+    whole = shoal.generate(PROMPT, MINI, max_new_tokens=1)
     assert len(whole.token_ids) == 1
-    assert "".join(shoal.stream(PROMPT, str(MINIATURE), max_new_tokens=1)) == whole.text
+    assert "".join(shoal.stream(PROMPT, str(MINI), max_new_tokens=1)) == whole.text
 
 
 @pytest.mark.parametrize("prompt", ["", [], ()])

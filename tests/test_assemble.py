@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from miniature import MINI
 from shoal.assemble import MINIATURE, Assembled, LoadOptions, assemble
 from shoal.checkpoint.shards import Checkpoint
 from shoal.engine.request import Request, SamplingOptions
@@ -13,14 +14,14 @@ from shoal.weights.experts import CachedExperts
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[Assembled]:
-    with assemble(LoadOptions()) as assembled:
+    with assemble(LoadOptions(MINI)) as assembled:
         yield assembled
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The miniature in links, to spoil."""
-    for file in MINIATURE.glob("*.*"):
+    for file in MINI.glob("*.*"):
         (tmp_path / file.name).symlink_to(file)
     return tmp_path
 
@@ -41,14 +42,15 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def test_without_a_checkpoint_it_is_the_miniature(plain: Assembled) -> None:
-    assert plain.checkpoint.directory == MINIATURE
-    assert (plain.config.n_layers, plain.tokenizer.vocab_size) == (10, 1024)
-    assert plain.engine.eos_id == 1
+def test_without_a_checkpoint_it_is_the_built_in_miniature() -> None:
+    with assemble(LoadOptions()) as assembled:
+        assert assembled.checkpoint.directory == MINIATURE
+        assert (assembled.config.n_layers, assembled.tokenizer.vocab_size) == (6, 1536)
+        assert assembled.engine.eos_id == 1
 
 
 def test_an_expert_cache_and_resident_tables_change_no_token_and_are_reported(plain: Assembled) -> None:
-    with assemble(LoadOptions(expert_cache=5, resident_engram=True)) as other:
+    with assemble(LoadOptions(MINI, expert_cache=5, resident_engram=True)) as other:
         assert tokens(other) == tokens(plain)
         experts = other.backbone.layers[0].moe.experts
         assert isinstance(experts, CachedExperts) and experts.misses > 0
@@ -70,7 +72,7 @@ def test_the_tokenizer_says_the_end_of_sequence_where_the_config_does_not(copy: 
 def test_threads_are_the_kernels_or_torchs(arithmetic: str, torchs: int) -> None:
     before = torch.get_num_threads()
     try:
-        with assemble(LoadOptions(arithmetic=arithmetic, threads=2)) as assembled:
+        with assemble(LoadOptions(MINI, arithmetic=arithmetic, threads=2)) as assembled:
             assert torch.get_num_threads() == torchs
             kernels = assembled.backbone.arithmetic.kernels
             assert (kernels.native.threads if kernels is not None else 1) == (2 if arithmetic == "native" else 1)
@@ -80,14 +82,14 @@ def test_threads_are_the_kernels_or_torchs(arithmetic: str, torchs: int) -> None
 
 def test_progress_ends_at_the_total() -> None:
     calls: list[tuple[int, int]] = []
-    with assemble(LoadOptions(progress=lambda done, total: calls.append((done, total)))) as assembled:
+    with assemble(LoadOptions(MINI, progress=lambda done, total: calls.append((done, total)))) as assembled:
         total = sum(assembled.report.nbytes.values())
     assert calls[-1] == (total, total)
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
 
 def test_the_token_map_is_kept_where_one_says(tmp_path: Path) -> None:
-    with assemble(LoadOptions(cache_directory=tmp_path / "cache")):
+    with assemble(LoadOptions(MINI, cache_directory=tmp_path / "cache")):
         assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
@@ -118,7 +120,7 @@ def test_the_tokenizer_must_have_the_configs_vocabulary(copy: Path) -> None:
 
 @pytest.mark.parametrize("resident", [False, True])
 def test_what_fails_to_load_leaves_no_file_open(copy: Path, resident: bool) -> None:
-    with Checkpoint.open(MINIATURE) as checkpoint:
+    with Checkpoint.open(MINI) as checkpoint:
         entry = checkpoint.entry("layers.0.attn.wq_a.scale")
     content = bytearray(entry.path.read_bytes())
     content[entry.start] = 255

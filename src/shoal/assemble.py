@@ -33,8 +33,8 @@ from shoal.weights.names import expected_tensors
 from shoal.weights.reader import WeightReader
 from shoal.weights.report import LoadReport
 
-MINIATURE = Path(__file__).parent / "data" / "mini"
-"""The built-in checkpoint: the release's layout in 9 MB, random weights."""
+MINIATURE = Path(__file__).parent / "data" / "miniature"
+"""The built-in checkpoint: the release's layout in 7 MB, trained on a small world (`training/`)."""
 
 PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
 # Where the system does not say how much is free.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.assemble import MINIATURE
+from miniature import MINI
 from shoal.bench.decode import Decode
 from shoal.bench.load import drop_from_page_cache, load_results
 from shoal.bench.model import BenchModel, load_model, shard_files, token_map
@@ -23,7 +23,7 @@ from shoal.weights.experts import CachedExperts
 # What times its parts stays in place from test to test, and changes nothing but the time.
 @pytest.fixture(scope="module")
 def model() -> Iterator[BenchModel]:
-    with Checkpoint.open(MINIATURE) as checkpoint:
+    with Checkpoint.open(MINI) as checkpoint:
         yield load_model(checkpoint, available_isas()[0], 1, lambda text: None)
 
 
@@ -70,7 +70,7 @@ def test_a_prompt_is_extrapolated_from_layers_to_the_model(model: BenchModel, be
 
 
 def test_loading_is_measured_cold_and_warm() -> None:
-    cold, warm = load_results(MINIATURE, DiskRate(1e9, True))
+    cold, warm = load_results(MINI, DiskRate(1e9, True))
     assert (cold.name, warm.name) == ("load_cold", "load_warm")
     assert cold.nbytes == warm.nbytes > 1 << 20
     assert cold.ratio == pytest.approx(cold.nbytes / cold.seconds / 1e9)
@@ -89,7 +89,7 @@ def test_a_directory_without_shards_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_a_tokenizer_ids_stand_in_for_compressed_ones(tmp_path: Path) -> None:
-    config = load_config(MINIATURE)
+    config = load_config(MINI)
     stand_in = token_map(tmp_path, config)
     assert stand_in is not None
     assert len(stand_in.ids) == config.vocab_size

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import shoal.errors
+from miniature import MINI
 
 WriteShard = Callable[..., Path]
 
@@ -64,4 +64,4 @@ def write_index(tmp_path: Path) -> Callable[[Any], Path]:
 
 @pytest.fixture(scope="session")
 def miniature() -> Path:
-    return Path(shoal.errors.__file__).parent / "data" / "mini"
+    return MINI

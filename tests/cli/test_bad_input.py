@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.assemble import MINIATURE
+from miniature import MINI
 
 RELEASE = Path(__file__).parents[1] / "data" / "release"
 SHORT = ("--ids", "0,5", "--max-new-tokens", "1")
@@ -33,7 +33,7 @@ def test_a_missing_directory(refused, tmp_path: Path) -> None:
 
 
 def test_a_file_in_place_of_a_directory(refused) -> None:
-    assert "config.json` is not a directory" in refused(MINIATURE / "config.json", *SHORT)
+    assert "config.json` is not a directory" in refused(MINI / "config.json", *SHORT)
 
 
 def test_an_empty_directory(refused, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_wrong_dtype(refused, spoilt) -> None:
 
 def test_a_truncated_shard(refused, spoilt) -> None:
     name = "model-00013-of-00018.safetensors"
-    spoilt.write(name, (MINIATURE / name).read_bytes()[:-1])
+    spoilt.write(name, (MINI / name).read_bytes()[:-1])
     assert name in refused(spoilt.path, *SHORT)
 
 
@@ -139,7 +139,7 @@ def test_a_prompt_beyond_the_context(refused) -> None:
     assert "the prompt has 2,049 tokens, expected at most 2,047" in error
 
 
-@pytest.mark.parametrize("token_id", [-1, 1024])
+@pytest.mark.parametrize("token_id", [-1, 1536])
 def test_an_id_outside_the_vocabulary(refused, token_id: int) -> None:
     assert f"token id {token_id} at position 1 of the prompt" in refused(f"--ids=0,{token_id}")
 
@@ -184,8 +184,8 @@ def test_statistics_that_cannot_be_written_are_refused_before_loading(
         ["--prompt", "a", "--ids", "1"],
         ["--prompt", "a", "-"],
         ["--ids", "1", "--chat"],
-        ["-", str(MINIATURE)],
-        [str(MINIATURE), "text"],
+        ["-", str(MINI)],
+        [str(MINI), "text"],
         ["--prompt", "a", "--max-new-tokens", "0"],
         ["--prompt", "a", "--max-new-tokens", "many"],
         ["--prompt", "a", "--temperature", "-1"],
@@ -209,7 +209,7 @@ def test_wrong_usage_is_exit_code_2_and_loads_nothing(
 
 def test_a_path_beyond_ascii_works(run_shoal, tmp_path: Path) -> None:
     directory = tmp_path / "模型 é"
-    shutil.copytree(MINIATURE, directory)
+    shutil.copytree(MINI, directory)
     (directory / "frage.txt").write_text("Hé", encoding="utf-8")
     stats = directory / "zählung.json"
     code, out, err = run_shoal(

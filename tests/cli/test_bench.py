@@ -10,7 +10,7 @@ import pytest
 import shoal.bench.decode
 import shoal.bench.kernels
 import shoal.bench.run
-from shoal.assemble import MINIATURE
+from miniature import MINI
 from shoal.bench.region import ExpertRegion, ExpertShape
 
 RunShoal = Callable[..., Any]
@@ -63,20 +63,20 @@ def test_a_figure_without_its_checkpoint_is_said_not_to_be_measured(run_shoal: R
 def test_a_token_of_the_miniature_is_decoded(run_shoal: RunShoal, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PROMPT_TOKENS", "WARM_TOKENS"):
         monkeypatch.setattr(shoal.bench.decode, name, 1)
-    outcome = run_shoal("bench", "decode", MINIATURE, "--tokens", 1)
+    outcome = run_shoal("bench", "decode", MINI, "--tokens", 1)
     assert outcome.code == 0, outcome.err
     assert outcome.out.splitlines()[-1].startswith("decode ")
 
 
 def test_a_prompt_on_the_miniature_is_extrapolated_and_the_other_width_is_said(run_shoal: RunShoal) -> None:
-    outcome = run_shoal("bench", "prefill", MINIATURE, "--tokens", 2, "--rounds", 1)
+    outcome = run_shoal("bench", "prefill", MINI, "--tokens", 2, "--rounds", 1)
     assert outcome.code == 0, outcome.err
     assert outcome.out.splitlines()[-1].startswith("prefill_2 ")
     assert "says nothing about that model" in outcome.err
 
 
 def test_loading_the_miniature_is_measured(run_shoal: RunShoal) -> None:
-    outcome = run_shoal("bench", "load", MINIATURE)
+    outcome = run_shoal("bench", "load", MINI)
     assert outcome.code == 0, outcome.err
     assert [line.split()[0] for line in outcome.out.splitlines()[-2:]] == ["load_cold", "load_warm"]
 

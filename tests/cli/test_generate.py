@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from miniature import MINI
 from shoal.assemble import MINIATURE
 from shoal.cli import ticker
 from shoal.engine.engine import PromptProgress, TokenEvent
@@ -50,24 +51,29 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
 
 
 def test_the_answer_is_all_of_stdout_and_the_rest_is_on_stderr(run_shoal, stats: Path) -> None:
-    code, out, err = run_shoal("generate", "--prompt", "Hi", "--max-new-tokens", 2, "--stats", stats)
+    code, out, err = run_shoal("generate", MINI, "--prompt", "Hi", "--max-new-tokens", 2, "--stats", stats)
     content = read(stats)
     assert (code, out) == (0, f"{content['text']}\n")
     lines = [line for line in err.splitlines() if "so far" not in line]
-    assert lines[0].startswith("no CHECKPOINT given: this is the built-in miniature")
-    assert lines[1].startswith("loaded: 337 tensors read, 964 left, 267 ignored, ")
-    assert lines[2].startswith(f"prompt: {len(content['prompt_ids'])} tokens; prefill: ")
-    assert lines[3].startswith("generated: 2 tokens, finish: length; decode: 1 steps in ")
-    assert len(lines) == 4
+    assert lines[0].startswith("loaded: 337 tensors read, 964 left, 267 ignored, ")
+    assert lines[1].startswith(f"prompt: {len(content['prompt_ids'])} tokens; prefill: ")
+    assert lines[2].startswith("generated: 2 tokens, finish: length; decode: 1 steps in ")
+    assert len(lines) == 3
 
 
 @pytest.mark.usefixtures("requests")
-def test_stats_say_everything_once(run_shoal, stats: Path, tokenizer: Tokenizer) -> None:
-    run_shoal("generate", MINIATURE, "--ids", "0,5", "--stats", stats)
+def test_without_a_checkpoint_the_first_line_says_what_answers(run_shoal) -> None:
+    err = run_shoal("generate", "--ids", "0,5").err
+    assert err.startswith("no CHECKPOINT given: this is the built-in miniature, ")
+
+
+@pytest.mark.usefixtures("requests")
+def test_stats_say_everything_once(run_shoal, stats: Path) -> None:
+    run_shoal("generate", MINI, "--ids", "0,5", "--stats", stats)
     content = read(stats)
     load = content.pop("load")
     assert content == {
-        "text": tokenizer.decode([7, 8]),
+        "text": Tokenizer.load(MINI).decode([7, 8]),
         "token_ids": [7, 8],
         "finish_reason": "length",
         "prompt_ids": [0, 5],
@@ -177,7 +183,7 @@ def test_an_error_in_the_middle_keeps_what_was_printed(run_shoal, monkeypatch) -
 
 def test_control_c_keeps_what_was_printed_and_exits_with_130(stats: Path) -> None:
     with subprocess.Popen(
-        [*SHOAL, "--ids", "0,5", "--max-new-tokens", "1000", "--stats", str(stats)],
+        [*SHOAL, str(MINI), "--ids", "0,5", "--max-new-tokens", "1000", "--stats", str(stats)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
@@ -195,7 +201,7 @@ def test_control_c_keeps_what_was_printed_and_exits_with_130(stats: Path) -> Non
 
 def test_a_reader_that_has_enough_ends_it_quietly() -> None:
     with subprocess.Popen(
-        [*SHOAL, "--ids", "0,5", "--max-new-tokens", "1000", "--quiet"],
+        [*SHOAL, str(MINI), "--ids", "0,5", "--max-new-tokens", "1000", "--quiet"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 import shoal.ops.kernels
+from miniature import MINI
 
 PORTABLE_LINE = "portable kernels: this processor lacks"
 RunShoal = Callable[..., Any]
 
 
 def test_every_instruction_set_gives_the_same_answer(run_shoal: RunShoal, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ("generate", "--ids", "0,331,419", "--max-new-tokens", "2", "--quiet")
+    arguments = ("generate", MINI, "--ids", "0,331,419", "--max-new-tokens", "2", "--quiet")
     best = run_shoal(*arguments)
     monkeypatch.setenv("SHOAL_ISA", "portable")
     forced = run_shoal(*arguments)
@@ -38,8 +39,8 @@ def test_a_machine_with_portable_kernels_only_is_told_in_one_line(
 ) -> None:
     monkeypatch.setattr(shoal.ops.kernels, "available_isas", lambda: isas)
     monkeypatch.setenv("SHOAL_ISA", "portable")
-    told = run_shoal("generate", "--ids", "0,331", "--max-new-tokens", "1")
-    quiet = run_shoal("generate", "--ids", "0,331", "--max-new-tokens", "1", "--quiet")
+    told = run_shoal("generate", MINI, "--ids", "0,331", "--max-new-tokens", "1")
+    quiet = run_shoal("generate", MINI, "--ids", "0,331", "--max-new-tokens", "1", "--quiet")
     assert (told.code, lines_about_portable(told.err)) == (0, lines)
     assert (quiet.code, quiet.err) == (0, "")
 
@@ -49,5 +50,5 @@ def test_a_trace_tells_it_too_where_the_kernels_compute(
 ) -> None:
     monkeypatch.setattr(shoal.ops.kernels, "available_isas", lambda: ("portable",))
     for arithmetic, lines in (("native", 1), ("wide", 0)):
-        outcome = run_shoal("trace", "--ids", "0", "--arithmetic", arithmetic, "--out", tmp_path / arithmetic)
+        outcome = run_shoal("trace", MINI, "--ids", "0", "--arithmetic", arithmetic, "--out", tmp_path / arithmetic)
         assert (outcome.code, lines_about_portable(outcome.err)) == (0, lines)

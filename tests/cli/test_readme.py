@@ -57,4 +57,4 @@ def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> No
     names: dict[str, Any] = {"shoal": shoal}
     exec(compile(source, "README.md", "exec"), names)
     assert capsys.readouterr().out
-    assert names["internals"]["logits"].shape == (3, 1024)
+    assert names["internals"]["logits"].shape == (3, 1536)

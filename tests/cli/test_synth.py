@@ -19,8 +19,8 @@ def run(*arguments: str | Path) -> Result:
 def test_stdout_is_what_was_made_and_stderr_how(tmp_path: Path) -> None:
     done = run(tmp_path / "out", "--preset", "miniature")
     assert done.exit_code == 0
-    assert done.stdout == f"{tmp_path / 'out'}: miniature, 18 shards, 0.01 GiB\n"
-    assert done.stderr.startswith("10 layers of 16 experts, 0.01 GiB\n")
+    assert done.stdout == f"{tmp_path / 'out'}: miniature, 14 shards, 0.01 GiB\n"
+    assert done.stderr.startswith("6 layers of 16 experts, 0.01 GiB\n")
     assert "\nwrote 0.01 GiB in " in done.stderr
     again = run(tmp_path / "out", "--preset", "miniature")
     assert again.stdout == done.stdout

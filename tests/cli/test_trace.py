@@ -5,6 +5,7 @@ import typer
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
+from miniature import MINI
 from shoal.cli.trace import command
 from shoal.errors import CheckpointError, HeaderError, OptionError, PromptError, TensorError
 from shoal.tracing.trace_file import TraceFile
@@ -34,7 +35,7 @@ def test_a_trace_holds_what_was_asked_for_and_says_what_ran(tmp_path: Path) -> N
     assert "built-in miniature" in stderr and "tensors of 3 tokens" in stderr
     with TraceFile(out) as file:
         assert {name.split(".")[0] for name in file} == {"L2", "logits"}
-        assert file["logits"].shape == (3, 1024)
+        assert file["logits"].shape == (3, 1536)
         facts = dict(file.metadata)
         assert facts.pop("shoal_version")
         assert facts == {"checkpoint": "built-in miniature", "arithmetic": "wide", "chunks": "2,1"}
@@ -46,7 +47,7 @@ def test_a_trace_of_the_goldens_prompt_compares_as_identical(tmp_path: Path) -> 
     ids.write_text(" ".join(str(token) for token in load_file(golden)["input_ids"].tolist()) + "\n", encoding="utf-8")
     names = ["*.stream_out", "*.topk", "*.index_score", "*.candidates", "*.router.indices", "input_ids"]
     only = [argument for name in names for argument in ("--only", name)]
-    assert _run("--ids-file", ids, *only, "--out", out)[0] == 0
+    assert _run(MINI, "--ids-file", ids, *only, "--out", out)[0] == 0
     code, stdout, _ = _run("--compare", out, golden)
     assert code == 0 and stdout.startswith("identical: ")
     assert f"only in `{golden}`" in stdout

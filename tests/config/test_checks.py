@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from miniature import MINI
 from shoal.config.checks import RULES
 from shoal.config.layouts import load_config
 from shoal.config.schema import REQUIRED_FIELDS, ModelConfig
 
 TESTS = Path(__file__).parent.parent
 RELEASE = load_config(TESTS / "data" / "release")
-MINIATURE = load_config(TESTS.parent / "src" / "shoal" / "data" / "mini")
+MINIATURE = load_config(MINI)
 FLAT = load_config(TESTS / "data" / "release" / "inference")
 
 BROKEN: list[tuple[str, dict[str, Any], str]] = [

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from miniature import MINI
 from shoal.config.layer_plan import LayerPlan, Mode, plan_layers
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
@@ -14,7 +15,7 @@ from shoal.errors import ConfigError
 TESTS = Path(__file__).parent.parent
 RELEASE = load_config(TESTS / "data" / "release")
 PLANS = plan_layers(RELEASE)
-MINIATURE_PLANS = plan_layers(load_config(TESTS.parent / "src" / "shoal" / "data" / "mini"))
+MINIATURE_PLANS = plan_layers(load_config(MINI))
 
 
 def ids(plans: tuple[LayerPlan, ...], mode: Mode) -> list[int]:

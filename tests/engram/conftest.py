@@ -1,4 +1,4 @@
-"""The two models every Engram test looks at: the release and the built-in miniature."""
+"""The two models every Engram test looks at: the release and the random miniature."""
 
 import json
 from pathlib import Path

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from shoal.assemble import MINIATURE
+from miniature import MINI
 from shoal.config.layer_plan import plan_layers
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
@@ -47,7 +47,7 @@ class SayingModel:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.load(MINIATURE)
+    return Tokenizer.load(MINI)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def saying(tokenizer: Tokenizer) -> Callable[..., Engine]:
     """An engine whose model gives these replies; markers in them are markers."""
 
     def make(*replies: str, context: int = 2048) -> Engine:
-        config = replace(load_config(MINIATURE), max_position_embeddings=context)
+        config = replace(load_config(MINI), max_position_embeddings=context)
         return Engine(SayingModel(config, [tokenizer.encode_with_markers(reply) for reply in replies]), 1)
 
     return make

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from miniature import MINI
 from shoal.assemble import Assembled, LoadOptions, assemble
 from shoal.engine.engine import Engine
 from shoal.errors import CheckpointError
@@ -20,7 +21,7 @@ IDS = [0, 331, 419, 7, 8, 9, 10, 1]
 
 @pytest.fixture(scope="module")
 def miniature() -> Iterator[Assembled]:
-    with assemble(LoadOptions(threads=1)) as model:
+    with assemble(LoadOptions(MINI, threads=1)) as model:
         yield model
 
 

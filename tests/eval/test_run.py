@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from miniature import MINI
 from shoal.assemble import LoadOptions, assemble
 from shoal.engine.engine import Engine
 from shoal.errors import TokenizerError
@@ -133,7 +134,7 @@ def test_the_miniature_is_asked_in_chunks_as_at_once(item: MakeItem) -> None:
             item(messages=[USER], thinking=True, max_new_tokens=3, expect={"ends": True}),
         ],
     )
-    with assemble(LoadOptions(threads=1)) as model:
+    with assemble(LoadOptions(MINI, threads=1)) as model:
         whole = run(model.engine, model.tokenizer, [suite])
         cut = run(Engine(model.backbone, model.engine.eos_id, 7), model.tokenizer, [suite])
     assert whole == cut

@@ -2,7 +2,7 @@
 
 Run by hand, for atheris is not everywhere: `python tests/fuzz/fuzz_checkpoint.py -max_total_time=60 -rss_limit_mb=1024`
 (2026-11-30: 12,712 guided runs in 63 s, nothing else got out).
-The first byte says whether the rest is an index or a shard; a corpus is made of the built-in miniature's.
+The first byte says whether the rest is an index or a shard; a corpus is made of the random miniature's.
 """
 
 import sys
@@ -13,7 +13,6 @@ from types import FunctionType
 
 import atheris
 
-import shoal.errors
 from shoal.checkpoint import audit as audit_module
 from shoal.checkpoint import directory as directory_module
 from shoal.checkpoint import header, index, json_object, raw_header
@@ -24,7 +23,7 @@ from shoal.errors import ShoalError
 
 # What is guided by coverage. Not atheris's import hook: an editable installation's own comes before it.
 GUIDED = (audit_module, directory_module, header, index, json_object, raw_header)
-MINIATURE = Path(shoal.errors.__file__).parent / "data" / "mini"
+MINIATURE = Path(__file__).parents[1] / "data" / "oracle" / "mini"
 INDEX, SHARD = "model.safetensors.index.json", "model-00001-of-00001.safetensors"
 KEPT = 1 << 14
 

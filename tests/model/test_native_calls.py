@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from shoal.assemble import MINIATURE
+from miniature import MINI
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import plan_layers
 from shoal.config.layouts import load_config
@@ -36,8 +36,8 @@ def calls_of_a_token(config: ModelConfig) -> int:
 
 @pytest.fixture
 def native() -> Iterator[Backbone]:
-    with Checkpoint.open(MINIATURE) as checkpoint:
-        yield load_backbone(load_config(MINIATURE), checkpoint, arithmetic=Native()).backbone
+    with Checkpoint.open(MINI) as checkpoint:
+        yield load_backbone(load_config(MINI), checkpoint, arithmetic=Native()).backbone
 
 
 def decode(backbone: Backbone, count: int) -> Iterator[int]:

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from shoal.assemble import MINIATURE
+from miniature import MINI
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layouts import load_config
 from shoal.model.backbone import Backbone
@@ -109,7 +109,7 @@ def _greedy_batch(backbone: Backbone, prompts: Sequence[Sequence[int]], count: i
 def _backbone(arithmetic: str) -> Backbone:
     chosen: Arithmetic = {"wide": Wide, "native": Native, "release": Release}[arithmetic]()
     # Left open: experts are read from it for as long as the session lasts.
-    return load_backbone(load_config(MINIATURE), Checkpoint.open(MINIATURE), arithmetic=chosen).backbone
+    return load_backbone(load_config(MINI), Checkpoint.open(MINI), arithmetic=chosen).backbone
 
 
 @pytest.fixture(scope="session")

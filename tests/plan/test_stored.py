@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import shoal.errors
+from miniature import MINI
 from shoal.checkpoint.inventory import ATTENTION, LAYER, ROUTED, SHARED, VISION
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layouts import load_config
@@ -64,7 +64,7 @@ def test_16_billion_parameters_act_on_a_token_with_the_head(release: Stored) -> 
 
 
 def test_the_classes_of_the_miniature_are_those_of_its_shards(miniature: Stored) -> None:
-    with Checkpoint.open(Path(shoal.errors.__file__).parent / "data" / "mini") as checkpoint:
+    with Checkpoint.open(MINI) as checkpoint:
         names = checkpoint.names()
         found = sum(checkpoint.nbytes(name) for name in names)
         drafts = sum(checkpoint.nbytes(name) for name in names if name.startswith("mtp."))

@@ -34,9 +34,9 @@ def mini_specs(mini_config: ModelConfig) -> dict[str, TensorSpec]:
 
 @pytest.fixture(scope="session")
 def miniature(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The preset as it comes; tests leave it as it is."""
+    """The preset with the random miniature's configuration; tests leave it as it is."""
     out = tmp_path_factory.mktemp("synth") / "miniature"
-    decide(SynthOptions(out, Reduction(Preset.MINIATURE))).write()
+    decide(SynthOptions(out, Reduction(Preset.MINIATURE), config=MINI, tokenizer=MINI)).write()
     return out
 
 

@@ -11,7 +11,7 @@ from shoal.synth.presets import Preset, Reduction
 DATA = Path(shoal.errors.__file__).parent / "data"
 
 
-@pytest.mark.parametrize("name", ["release", "mini"])
+@pytest.mark.parametrize("name", ["release", "miniature"])
 def test_an_unchanged_config_is_written_as_it_was_read(name: str) -> None:
     source = read_source(DATA / name)
     files = config_files(source.config, source)
@@ -33,7 +33,7 @@ def test_both_files_say_the_reduced_config() -> None:
 
 
 def test_a_flat_file_alone_gives_both(tmp_path: Path) -> None:
-    source = read_source(DATA / "mini" / FLAT_NAME)
+    source = read_source(DATA / "miniature" / FLAT_NAME)
     for name, content in config_files(source.config, source).items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)

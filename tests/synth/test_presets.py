@@ -15,7 +15,7 @@ from shoal.errors import ConfigError, EngramError, OptionError
 from shoal.synth.presets import Preset, Reduction, choose_layers, keep_layers, with_experts
 
 DATA = Path(shoal.errors.__file__).parent / "data"
-CONFIGS = {name: load_config(DATA / name) for name in ("mini", "release")}
+CONFIGS = {name: load_config(DATA / name) for name in ("miniature", "release")}
 GIB = 2**30
 
 
@@ -87,7 +87,7 @@ def test_kept_layers_are_what_they_were(release_config: ModelConfig) -> None:
 
 
 @given(
-    name=st.sampled_from(["mini", "release"]),
+    name=st.sampled_from(["miniature", "release"]),
     preset=st.sampled_from([Preset.SLIM, Preset.LAYERS]),
     layers=st.none() | st.integers(1, 10),
     experts=st.none() | st.integers(6, 16),

@@ -31,7 +31,7 @@ Contents = Callable[[Path], dict[str, bytes]]
 
 
 def miniature_in(out: Path, seed: int = 0, shards: int | None = None) -> Synthesis:
-    return decide(SynthOptions(out, Reduction(Preset.MINIATURE), seed=seed, shards=shards))
+    return decide(SynthOptions(out, Reduction(Preset.MINIATURE), MINI, seed, shards, tokenizer=MINI))
 
 
 def forward(directory: Path, ids: list[int]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

@@ -1,4 +1,4 @@
-"""The release's tokenizer and the built-in miniature's."""
+"""The release's tokenizer and the random miniature's."""
 
 import json
 from pathlib import Path

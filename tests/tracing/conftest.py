@@ -1,4 +1,4 @@
-"""Traces of a few tokens through the built-in miniature."""
+"""Traces of a few tokens through the miniature."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import jaxtyping
 import pytest
 from torch import Tensor
 
+from miniature import MINI
 from shoal.assemble import LoadOptions, assemble
 from shoal.model.backbone import Backbone
 from shoal.tracing.trace import trace_backbone
@@ -23,7 +24,7 @@ def _shape_checks() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def backbone() -> Iterator[Backbone]:
-    with assemble(LoadOptions(arithmetic="wide")) as model:
+    with assemble(LoadOptions(MINI, arithmetic="wide")) as model:
         yield model.backbone
 
 

@@ -6,6 +6,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import shoal
+from miniature import MINI
 from shoal.errors import OptionError, PromptError
 from shoal.model.backbone import Backbone
 from shoal.tracing.compare import compare
@@ -73,14 +74,14 @@ def test_progress_counts_the_layers_of_all_chunks(backbone: Backbone, ids: list[
 
 
 def test_the_package_traces_the_miniature(ids: list[int], whole: Traced) -> None:
-    run = shoal.trace(ids=ids, chunks=[6, 1], only=["L9.stream_out"])
+    run = shoal.trace(MINI, ids=ids, chunks=[6, 1], only=["L9.stream_out"])
     assert list(run) == ["L9.stream_out"]
     assert torch.equal(run["L9.stream_out"], whole["L9.stream_out"])
 
 
 def test_native_traces_the_same_bits_in_any_chunking(ids: list[int]) -> None:
-    chunked = shoal.trace(ids=ids, arithmetic="native", chunks=[4, 1, 2])
-    assert compare(shoal.trace(ids=ids, arithmetic="native"), chunked).is_same
+    chunked = shoal.trace(MINI, ids=ids, arithmetic="native", chunks=[4, 1, 2])
+    assert compare(shoal.trace(MINI, ids=ids, arithmetic="native"), chunked).is_same
 
 
 def test_chunks_that_do_not_add_up_are_refused() -> None:

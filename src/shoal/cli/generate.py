@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 GIB = 2**30
 INTERRUPTED = 130
 _MINIATURE_NOTE = (
-    "no CHECKPOINT given: this is the built-in miniature, whose random weights prove the arithmetic "
-    "and whose text means nothing"
+    "no CHECKPOINT given: this is the built-in miniature, a trained model of about 5 million parameters in the "
+    "release's layout; it knows some facts, sums and tools, and is not the real one"
 )
 
 

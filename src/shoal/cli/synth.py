@@ -21,7 +21,8 @@ def command(
     preset: Annotated[
         Preset,
         typer.Option(
-            help="miniature: 9 MB. sparse: the whole release, every weight zero, a few MB on the disk. "
+            help="miniature: the built-in one's geometry, 7 MB. "
+            "sparse: the whole release, every weight zero, a few MB on the disk. "
             "slim: all layers at full width, few experts. layers: a few whole layers, all experts."
         ),
     ],

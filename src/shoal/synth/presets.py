@@ -13,7 +13,7 @@ from shoal.config.schema import ModelConfig
 from shoal.errors import ConfigError, OptionError
 
 DATA = Path(__file__).parent.parent / "data"
-MINIATURE, RELEASE = DATA / "mini", DATA / "release"
+MINIATURE, RELEASE = DATA / "miniature", DATA / "release"
 SLIM_EXPERTS, FEW_LAYERS = 10, 4
 ENGRAM_START = 16_000
 """Where reduced presets start the search for primes, a thousandth of the release: 0.1 GiB a table."""
@@ -23,7 +23,7 @@ class Preset(Enum):
     """A kind of synthetic checkpoint."""
 
     MINIATURE = "miniature"
-    """The geometry of the built-in miniature, with values of its own."""
+    """The geometry of the built-in miniature, with random values."""
     SPARSE = "sparse"
     """Everything the configuration implies at full size, as holes: every payload byte reads as zero."""
     SLIM = "slim"
