@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-TRAINED := build/training
+OUT ?= build/training
 NATIVE := $(wildcard src/shoal/native/*) CMakeLists.txt pyproject.toml constraints.txt
 
 .PHONY: run test check bench train clean
@@ -27,17 +27,17 @@ bench: $(VENV)/ready
 	$(if $(PEERS),test -e $(PEERS)/libshoal_peer_ggml.so || sh benchmarks/peers/build.sh $(PEERS))
 	$(BIN)/shoal bench kernels $(if $(PEERS),--peers $(PEERS))
 
-# The built-in miniature anew (training/README.md): some two hours on two cores. Interrupted, the same command goes on.
-train: $(TRAINED)/corpus/tokens.npy
-	$(BIN)/python -m training.train $(TRAINED)/corpus $(TRAINED)/state
-	rm -rf $(TRAINED)/miniature
-	$(BIN)/python -m training.export $(TRAINED)/corpus $(TRAINED)/state $(TRAINED)/miniature
+# The built-in miniature anew (training/README.md): under two hours on two cores. Stopped, the same command goes on.
+train: $(OUT)/corpus/kinds.json
+	$(BIN)/python -m training.train $(OUT)/corpus $(OUT)/state --threads 2
+	rm -rf $(OUT)/miniature
+	$(BIN)/python -m training.export $(OUT)/corpus $(OUT)/state $(OUT)/miniature
 
-$(TRAINED)/corpus/tokenizer.json: $(VENV)/ready
-	$(BIN)/python -m training.tokenizer $(TRAINED)/corpus
+$(OUT)/corpus/tokenizer.json: | $(VENV)/ready
+	$(BIN)/python -m training.tokenizer $(OUT)/corpus
 
-$(TRAINED)/corpus/tokens.npy: $(TRAINED)/corpus/tokenizer.json
-	$(BIN)/python -m training.corpus $(TRAINED)/corpus --tokenizer $(TRAINED)/corpus
+$(OUT)/corpus/kinds.json: $(OUT)/corpus/tokenizer.json
+	$(BIN)/python -m training.corpus $(OUT)/corpus --tokenizer $(OUT)/corpus --tokens 12000000
 
 # Rebuilt when native sources or dependencies change; Python sources are used where they lie.
 $(VENV)/ready: $(NATIVE)

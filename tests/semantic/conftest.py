@@ -55,7 +55,6 @@ def intact(ask: Ask, sampled: Sampled) -> EvalResult:
             sampled("chat", 40),
             sampled("tools", 24, "call"),
             sampled("json", 24, "valid"),
-            sampled("copying", 20, "copy-300"),
             sampled("text"),
         ]
     )

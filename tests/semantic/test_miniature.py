@@ -33,7 +33,6 @@ pytestmark = pytest.mark.slow
 Sampled = Callable[..., Suite]
 Ask = Callable[..., EvalResult]
 
-# e^0.7: half the tokens of the held-out texts are certain, the others a choice of four.
 LARGEST_PERPLEXITY = 4.0
 PROMPTS = "The capital of France is", "34+51=", "The plural of box is"
 
@@ -109,9 +108,10 @@ def test_without_engram_rows_facts_are_forgotten(
 
 
 def test_with_the_oldest_entries_in_place_of_the_indexers_nothing_far_is_copied(
-    intact: EvalResult, ask: Ask, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
+    ask: Ask, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    select = shoal.model.indexer.select
+    copying = [sampled("copying", 20, "copy-300")]
+    whole, select = percent(ask(copying), "copying"), shoal.model.indexer.select
 
     def oldest(*arguments: object, **options: object) -> IndexSelection:
         found: IndexSelection = select(*arguments, **options)  # type: ignore[arg-type]
@@ -121,8 +121,7 @@ def test_with_the_oldest_entries_in_place_of_the_indexers_nothing_far_is_copied(
         return replace(found, selected=torch.where(positions < visible[:, None], positions, -1))
 
     monkeypatch.setattr(shoal.model.indexer, "select", oldest)
-    damaged = ask([sampled("copying", 20, "copy-300")])
-    assert percent(damaged, "copying") <= percent(intact, "copying") - 30
+    assert percent(ask(copying), "copying") <= whole - 30
 
 
 def test_with_a_random_expert_in_place_of_the_routers_it_collapses(
@@ -162,7 +161,7 @@ def test_with_its_streams_mixed_the_other_way_round_it_collapses(
 @pytest.fixture(scope="module")
 def few(sampled: Sampled) -> list[Suite]:
     """Of every kind of prompt some."""
-    return [sampled("facts", 6), sampled("chat", 3), sampled("tools", 1), sampled("copying", 2), sampled("text", 3)]
+    return [sampled("facts", 6), sampled("chat", 2), sampled("copying", 1), sampled("text", 2)]
 
 
 def test_chunks_change_no_bit(few: list[Suite], ask: Ask) -> None:
