@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shoal.errors
+from miniature import MINI
 from shoal.checkpoint.inventory import inventory
 from shoal.config.engram_rows import check_rows
 from shoal.config.layer_plan import Mode, plan_layers
@@ -15,7 +16,7 @@ from shoal.errors import ConfigError, EngramError, OptionError
 from shoal.synth.presets import Preset, Reduction, choose_layers, keep_layers, with_experts
 
 DATA = Path(shoal.errors.__file__).parent / "data"
-CONFIGS = {name: load_config(DATA / name) for name in ("miniature", "release")}
+CONFIGS = {"mini": load_config(MINI), "release": load_config(DATA / "release")}
 GIB = 2**30
 
 
@@ -87,7 +88,7 @@ def test_kept_layers_are_what_they_were(release_config: ModelConfig) -> None:
 
 
 @given(
-    name=st.sampled_from(["miniature", "release"]),
+    name=st.sampled_from(["mini", "release"]),
     preset=st.sampled_from([Preset.SLIM, Preset.LAYERS]),
     layers=st.none() | st.integers(1, 10),
     experts=st.none() | st.integers(6, 16),

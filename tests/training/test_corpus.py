@@ -8,6 +8,7 @@ from itertools import islice
 from random import Random
 
 import pytest
+
 from training.corpus import KINDS, Chat, Document, documents
 from training.corpus.arithmetic import HELD_OUT_PAIRS, is_held_out, sum_steps
 from training.corpus.countries import COUNTRIES

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import shoal.errors
+from shoal.text.chat import ChatOptions, render_chat
+from shoal.text.tokenizer import Tokenizer
 from training.corpus import Chat, Document, Text, documents
 from training.corpus.__main__ import write_corpus
 from training.corpus.document import assistant, user
 from training.corpus.encoding import PROMPT, Encoder
 from training.corpus.tool_table import TOOLS
-
-import shoal.errors
-from shoal.text.chat import ChatOptions, render_chat
-from shoal.text.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")

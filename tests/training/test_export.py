@@ -5,18 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from training.batches import Batches, Corpus
-from training.export import export
-from training.geometry import geometry, token_map
-from training.model import Miniature
-from training.restore import restore
-from training.weights import Weights
 
 from shoal.assemble import MINIATURE, LoadOptions, assemble
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layouts import load_config
 from shoal.eval.perplexity import token_nats
 from shoal.text.tokenizer import Tokenizer
+from training.batches import Batches, Corpus
+from training.export import export
+from training.geometry import geometry, token_map
+from training.model import Miniature
+from training.restore import restore
+from training.weights import Weights
 
 TEXT = "The capital of France is Paris. 37+48=85. The word of Henry is lamp. The code of Ida is l z i r. " * 6
 

@@ -9,16 +9,16 @@ from random import Random
 from typing import Any
 
 import pytest
+
+import shoal.errors
+from shoal.text.chat import ChatOptions, render_chat
+from shoal.text.tokenizer import Tokenizer
 from training.corpus import documents
 from training.corpus.arithmetic import is_held_out
 from training.corpus.relations import RELATIONS
 from training.corpus.schemas import Record
 from training.items.__main__ import suites
 from training.items.copying import DISTANCES, TOLERANCE, copying_items
-
-import shoal.errors
-from shoal.text.chat import ChatOptions, render_chat
-from shoal.text.tokenizer import Tokenizer
 
 PACKAGE = Path(shoal.errors.__file__).parent
 EVAL = PACKAGE / "data" / "eval"

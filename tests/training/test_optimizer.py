@@ -1,6 +1,7 @@
 """Muon's orthogonalisation, and that every parameter has an optimiser."""
 
 import torch
+
 from training.optimizer import orthogonal
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from shoal.text.chat import ChatOptions, render_chat
+from shoal.text.tokenizer import Tokenizer
 from training.corpus import documents
 from training.corpus.tool_table import TOOLS
 from training.corpus.words import LETTERS, NAMES, WORDS
 from training.tokenizer import VOCAB_SIZE, write_tokenizer
-
-from shoal.text.chat import ChatOptions, render_chat
-from shoal.text.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.slow
 
