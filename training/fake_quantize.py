@@ -40,7 +40,9 @@ def q4c(x: Tensor) -> Tensor:
     """Compressed entries: E2M1, an E4M3 scale for 16 columns."""
     groups = x.detach().unflatten(-1, (-1, Q4C_GROUP))
     scale = to_e4m3(groups.abs().amax(-1, keepdim=True).clamp_min(Q4C_FLOOR) / E2M1_MAX)
-    return straight_through(x, (to_e2m1(groups / scale) * scale).flatten(-2))
+    # The scale is rounded to nearest: a group's largest may lie beyond 6 of it.
+    codes = to_e2m1((groups / scale).clamp(-E2M1_MAX, E2M1_MAX))
+    return straight_through(x, (codes * scale).flatten(-2))
 
 
 def e4m3_tiles(weight: Tensor) -> Tensor:

@@ -187,7 +187,8 @@ class _Pass:
             mask = self._far_mask(far, x, qr, layer).unflatten(1, (blocks, size))[:, :, None]
             p, p_far, total = self.graphs.both_weights(near, self.mask, far, mask, sink)
             o = p.flatten(2, 3) @ keys + (p_far.flatten(1, 3) @ self.entries).unflatten(1, (blocks, -1))
-        return (o.view(*by_block, -1) / total).transpose(2, 3).reshape(-1, c.n_heads, c.head_dim)
+        weighed: Tensor = o.view(*by_block, -1) / total
+        return weighed.transpose(2, 3).reshape(-1, c.n_heads, c.head_dim)
 
     def _far_mask(self, far: Tensor, x: Tensor, qr: Tensor, layer: int) -> Tensor:
         """0 or -inf of each entry, [rows, length, entries]; an index source first selects."""

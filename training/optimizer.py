@@ -48,7 +48,7 @@ class Muon(torch.optim.Optimizer):
 def orthogonal(matrices: Tensor) -> Tensor:
     """U·Vᵀ of U·S·Vᵀ, nearly: five Newton-Schulz steps on matrices [..., rows, columns]."""
     a, b, c = _COEFFICIENTS
-    x = matrices.mT if matrices.shape[-2] > matrices.shape[-1] else matrices
+    x: Tensor = matrices.mT if matrices.shape[-2] > matrices.shape[-1] else matrices
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(_STEPS):
         gram = x @ x.mT

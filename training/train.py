@@ -89,7 +89,7 @@ class Training:
         output = self.model.forward(batch.ids, batch.rows, sparse=self.step >= DENSE_STEPS)
         nats, weights = self._nats(output.hidden, batch)
         loss = (nats * weights).sum() / weights.sum()
-        (loss + output.index_loss).backward()  # type: ignore[no-untyped-call]
+        (loss + output.index_loss).backward()
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()

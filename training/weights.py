@@ -23,6 +23,8 @@ TABLES = ("table_0", "table_1")
 class Weights(nn.Module):
     """The parameters, and the router's selection bias, which no gradient reaches."""
 
+    gate_bias: Tensor
+
     def __init__(self, config: ModelConfig, seed: int) -> None:
         super().__init__()
         self.config = config
