@@ -9,7 +9,7 @@ from shoal.assemble import MINIATURE, Assembled, LoadOptions, assemble
 from shoal.checkpoint.shards import Checkpoint
 from shoal.engine.request import Request, SamplingOptions
 from shoal.errors import ConfigError, OptionError, TensorError, TokenizerError
-from shoal.weights.experts import CachedExperts
+from shoal.weights.cached_experts import CachedExperts
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +49,11 @@ def test_without_a_checkpoint_it_is_the_built_in_miniature() -> None:
         assert assembled.engine.eos_id == 1
 
 
-def test_an_expert_cache_and_resident_tables_change_no_token_and_are_reported(plain: Assembled) -> None:
-    with assemble(LoadOptions(MINI, expert_cache=5, resident_engram=True)) as other:
+def test_a_budget_for_experts_and_resident_tables_change_no_token_and_are_reported(plain: Assembled) -> None:
+    with assemble(LoadOptions(MINI, expert_memory=200_000, resident_engram=True)) as other:
         assert tokens(other) == tokens(plain)
         experts = other.backbone.layers[0].moe.experts
-        assert isinstance(experts, CachedExperts) and experts.misses > 0
+        assert isinstance(experts, CachedExperts) and experts.statistics.misses > 0
         tables = plain.report.left_nbytes["Engram"]
         assert "Engram" not in other.report.left_nbytes
         assert other.report.nbytes["Engram"] == plain.report.nbytes["Engram"] + tables
@@ -93,7 +93,7 @@ def test_the_token_map_is_kept_where_one_says(tmp_path: Path) -> None:
         assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
-@pytest.mark.parametrize("options", [{"expert_cache": 0}, {"threads": -2}, {"prefill_chunk": 0}])
+@pytest.mark.parametrize("options", [{"expert_memory": 0}, {"threads": -2}, {"prefill_chunk": 0}])
 def test_an_option_out_of_range_is_refused(options: dict[str, int]) -> None:
     name, value = next(iter(options.items()))
     with pytest.raises(OptionError, match=f"`{name}` is {value}, expected 1 or more"):

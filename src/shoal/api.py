@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self, TypedDict, TypeGuard, Unpack
 
 from shoal.assemble import Assembled, LoadOptions, assemble
+from shoal.checkpoint.direct_file import Notice
 from shoal.engine.answer import Answer, Completion
 from shoal.engine.engine import PromptProgress
 from shoal.engine.request import Request, SamplingOptions
@@ -26,6 +27,14 @@ class Sampling(TypedDict, total=False):
     temperature: float
     top_p: float
     seed: int
+
+
+class ExpertPlaces(TypedDict, total=False):
+    """Keywords of `load`: where routed experts live, and what is kept about them."""
+
+    expert_memory: int | None
+    expert_profile: Path | None
+    record_routing: Path | None
 
 
 class Shoal:
@@ -53,8 +62,8 @@ class Shoal:
         return Answer(events, self.tokenizer, prompt_ids)
 
     def close(self) -> None:
-        """Close the checkpoint. Nothing can be generated after that."""
-        self.assembled.checkpoint.close()
+        """Close stores and checkpoint. Nothing can be generated after that."""
+        self.assembled.close()
 
     def __enter__(self) -> Self:
         return self
@@ -70,17 +79,33 @@ def load(
     *,
     arithmetic: str = "native",
     isa: str | None = None,
-    expert_cache: int | None = None,
+    expert_memory: int | None = None,
+    expert_profile: str | os.PathLike[str] | None = None,
+    record_routing: str | os.PathLike[str] | None = None,
     resident_engram: bool = False,
     threads: int | None = None,
     prefill_chunk: int | None = None,
     cache_directory: str | os.PathLike[str] | None = None,
     progress: TotalProgress | None = None,
+    notice: Notice | None = None,
 ) -> Shoal:
     """The model of a checkpoint directory, or the built-in miniature; the options are those of `LoadOptions`."""
-    checkpoint, cache = (None if part is None else Path(part) for part in (path, cache_directory))
+    checkpoint, cache, profile, routing = (
+        None if part is None else Path(part) for part in (path, cache_directory, expert_profile, record_routing)
+    )
     options = LoadOptions(
-        checkpoint, arithmetic, isa, expert_cache, resident_engram, threads, prefill_chunk, cache, progress
+        checkpoint=checkpoint,
+        arithmetic=arithmetic,
+        isa=isa,
+        expert_memory=expert_memory,
+        expert_profile=profile,
+        record_routing=routing,
+        resident_engram=resident_engram,
+        threads=threads,
+        prefill_chunk=prefill_chunk,
+        cache_directory=cache,
+        progress=progress,
+        notice=notice,
     )
     return Shoal(assemble(options))
 

@@ -10,6 +10,7 @@ from typing import Self
 
 import torch
 
+from shoal.checkpoint.direct_file import Notice
 from shoal.checkpoint.inventory import ENGRAM
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan, plan_layers
@@ -23,11 +24,11 @@ from shoal.engram.token_map import TokenMap
 from shoal.errors import CheckpointError, ConfigError, OptionError
 from shoal.model.backbone import Backbone
 from shoal.model.engram import EngramRows
-from shoal.model.moe import Experts
 from shoal.ops.choose import arithmetic_named
 from shoal.text.tokenizer import Tokenizer
+from shoal.weights.cached_experts import READER_THREADS
 from shoal.weights.engram_tables import MappedEngramRows, ResidentEngramRows
-from shoal.weights.experts import CachedExperts, MappedExperts
+from shoal.weights.expert_store import ExpertOptions, ExpertStore
 from shoal.weights.load import TotalProgress, load_backbone
 from shoal.weights.names import expected_tensors
 from shoal.weights.reader import WeightReader
@@ -45,21 +46,26 @@ ASSUMED_MEMORY = 4 << 30
 class LoadOptions:
     """What to load and where it shall live. Raises `OptionError` for a value out of range.
 
-    `checkpoint` None is the built-in miniature; `isa` None takes the best native kernels; `expert_cache` counts experts
-    copied into memory, None leaves all to the page cache; `threads` None takes all processors this process may use;
+    `checkpoint` None is the built-in miniature; `isa` None takes the best native kernels; `expert_memory` bytes are for
+    routed experts, None leaves them to the page cache; `expert_profile` is read if it is there and written at the end,
+    `record_routing` is written at the end; `threads` None takes all processors this process may use;
     `prefill_chunk` tokens of a prompt are read at once, None chooses from the free memory; `cache_directory` keeps the
-    Engram token map between runs.
+    Engram token map between runs; `notice` takes a sentence on each thing that is slower than it should be.
     """
 
     checkpoint: Path | None = None
     arithmetic: str = "native"
     isa: str | None = None
-    expert_cache: int | None = None
+    expert_memory: int | None = None
+    expert_profile: Path | None = None
+    record_routing: Path | None = None
+    reader_threads: int = READER_THREADS
     resident_engram: bool = False
     threads: int | None = None
     prefill_chunk: int | None = None
     cache_directory: Path | None = None
     progress: TotalProgress | None = None
+    notice: Notice | None = None
 
     def __post_init__(self) -> None:
         for name, value in self._counts():
@@ -68,7 +74,8 @@ class LoadOptions:
 
     def _counts(self) -> tuple[tuple[str, int | None], ...]:
         return (
-            ("expert_cache", self.expert_cache),
+            ("expert_memory", self.expert_memory),
+            ("reader_threads", self.reader_threads),
             ("threads", self.threads),
             ("prefill_chunk", self.prefill_chunk),
         )
@@ -84,6 +91,14 @@ class Assembled:
     config: ModelConfig
     checkpoint: Checkpoint
     report: LoadReport
+    expert_store: ExpertStore
+
+    def close(self) -> None:
+        """Lets the experts go, which writes what was to be written of them, and then the checkpoint."""
+        try:
+            self.expert_store.close()
+        finally:
+            self.checkpoint.close()
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +106,7 @@ class Assembled:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.checkpoint.close()
+        self.close()
 
 
 def assemble(options: LoadOptions) -> Assembled:
@@ -111,13 +126,16 @@ def assemble(options: LoadOptions) -> Assembled:
     with ExitStack() as on_failure:
         checkpoint = on_failure.enter_context(Checkpoint.open(directory))
         plans = plan_layers(config)
+        store = _experts(checkpoint, config, plans, options)
+        if store.cached is not None:
+            on_failure.callback(store.cached.close)
         engram_reader = WeightReader(checkpoint)
         loaded = load_backbone(
             config,
             checkpoint,
             arithmetic=arithmetic,
             token_map=_token_map(config, tokenizer, options),
-            experts=_experts(checkpoint, plans, options),
+            experts=store.experts,
             engram_rows=_engram_rows(engram_reader, config, plans, options),
             progress=options.progress,
         )
@@ -125,7 +143,8 @@ def assemble(options: LoadOptions) -> Assembled:
     eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
     report = _with_resident(loaded.report, engram_reader.read, time.perf_counter() - started)
     chunk = options.prefill_chunk or chunk_tokens(config, _usable_memory())
-    return Assembled(Engine(loaded.backbone, eos_id, chunk), loaded.backbone, tokenizer, config, checkpoint, report)
+    engine = Engine(loaded.backbone, eos_id, chunk)
+    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, store)
 
 
 def _usable_memory() -> int:
@@ -155,9 +174,16 @@ def _token_map(config: ModelConfig, tokenizer: Tokenizer, options: LoadOptions) 
     return TokenMap.load(tokenizer.path, config, options.cache_directory) if config.has_engram else None
 
 
-def _experts(checkpoint: Checkpoint, plans: tuple[LayerPlan, ...], options: LoadOptions) -> Experts:
-    mapped = MappedExperts(checkpoint, plans)
-    return mapped if options.expert_cache is None else CachedExperts(mapped, options.expert_cache)
+def _experts(
+    checkpoint: Checkpoint, config: ModelConfig, plans: tuple[LayerPlan, ...], options: LoadOptions
+) -> ExpertStore:
+    if options.expert_memory is not None:
+        # Settled before the headers' offsets are used.
+        expected_tensors(config, checkpoint)
+    expert_options = ExpertOptions(
+        options.expert_memory, options.reader_threads, options.expert_profile, options.record_routing
+    )
+    return ExpertStore(checkpoint, config, plans, expert_options, options.notice)
 
 
 def _engram_rows(

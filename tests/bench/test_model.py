@@ -17,7 +17,7 @@ from shoal.config.layouts import load_config
 from shoal.errors import CheckpointError
 from shoal.ops.kernels import available_isas
 from shoal.plan.disk_probe import DiskRate
-from shoal.weights.experts import CachedExperts
+from shoal.weights.cached_experts import CachedExperts
 
 
 # What times its parts stays in place from test to test, and changes nothing but the time.
@@ -31,9 +31,9 @@ def test_all_experts_are_brought_into_memory_before_anything_is_timed(model: Ben
     assert model.experts == "memory"
     experts = model.backbone.layers[0].moe.experts
     assert isinstance(experts, CachedExperts)
-    held = experts.misses
+    held = experts.statistics.misses
     model.step(model.prompt(2), model.backbone.new_cache())
-    assert experts.misses == held == model.config.n_layers * model.config.n_routed_experts
+    assert experts.statistics.misses == held == model.config.n_layers * model.config.n_routed_experts
 
 
 def test_a_decoded_token_s_bytes_are_its_weights_as_stored(model: BenchModel, bench: Workbench) -> None:

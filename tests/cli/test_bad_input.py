@@ -192,7 +192,7 @@ def test_statistics_that_cannot_be_written_are_refused_before_loading(
         ["--prompt", "a", "--temperature", "nan"],
         ["--prompt", "a", "--top-p", "0"],
         ["--prompt", "a", "--seed", "-1"],
-        ["--prompt", "a", "--expert-cache", "0"],
+        ["--prompt", "a", "--expert-memory", "0"],
         ["--prompt", "a", "--threads", "0"],
         ["--prompt", "a", "--unknown"],
     ],

@@ -148,8 +148,8 @@ def test_options_reach_the_model(run_shoal, monkeypatch) -> None:
             MINIATURE,
             "--prompt",
             "a",
-            "--expert-cache",
-            3,
+            "--expert-memory",
+            "3MiB",
             "--resident-engram",
             "--threads",
             2,
@@ -160,7 +160,7 @@ def test_options_reach_the_model(run_shoal, monkeypatch) -> None:
     assert code == 130
     ((path, options),) = calls
     assert path == MINIATURE
-    assert (options["expert_cache"], options["resident_engram"], options["threads"]) == (3, True, 2)
+    assert (options["expert_memory"], options["resident_engram"], options["threads"]) == (3 << 20, True, 2)
     assert options["prefill_chunk"] == 5
 
 
@@ -219,3 +219,36 @@ def test_a_terminal_that_lacks_a_character_shows_another(run_shoal, tokenizer: T
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(terminal, encoding="ascii"))
     assert run_shoal("generate", "--ids", "0,5").code == 0
     assert terminal.getvalue() == b"a?\n"
+
+
+def test_a_budget_for_experts_is_said_and_counted_and_changes_no_word(run_shoal, stats: Path, tmp_path: Path) -> None:
+    routing, profile = tmp_path / "routing.jsonl", tmp_path / "profile.json"
+    options = "--ids", "0,5,6", "--max-new-tokens", 3
+    plain = run_shoal("generate", *options)
+    kept = "--expert-profile", profile, "--record-routing", routing
+    code, out, err = run_shoal("generate", *options, "--expert-memory", "1MiB", *kept, "--stats", stats)
+    assert (code, out) == (0, plain.out)
+    assert " MiB, the others from the shards\n" in err and "% in memory, " in err
+    experts = read(stats)["experts"]
+    asked = [len(json.loads(line)["experts"]) for line in routing.read_text().splitlines()]
+    # A layer's line for the prompt and for each step after it.
+    assert len(asked) == 3 * 10
+    assert experts["hits"] + experts["misses"] == sum(asked)
+    assert profile.exists()
+    assert "experts" not in plain.err
+
+
+def test_what_is_recorded_is_written_after_an_interrupt_too(run_shoal, tmp_path: Path, monkeypatch) -> None:
+    def stream(self, request: Request, progress: object) -> Iterator[TokenEvent]:
+        yield TokenEvent(7, None, 0.1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shoal.engine.engine.Engine.stream", stream)
+    assert run_shoal("generate", "--ids", "0,5", "--record-routing", tmp_path / "r.jsonl").code == 130
+    assert (tmp_path / "r.jsonl").exists()
+
+
+def test_a_budget_that_holds_no_expert_is_refused(run_shoal) -> None:
+    code, _, err = run_shoal("generate", "--ids", "0,5", "--expert-memory", "5k")
+    assert code == 1
+    assert "error: 5,120 bytes of memory for experts hold none, expected at least" in err

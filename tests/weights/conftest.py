@@ -3,8 +3,10 @@
 import json
 import shutil
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -15,6 +17,8 @@ from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
 
 INDEX = "model.safetensors.index.json"
+WATCHDOG_SECONDS = 120
+Result = TypeVar("Result")
 
 
 class SpoiledCopy:
@@ -75,3 +79,27 @@ def miniature() -> Iterator[Checkpoint]:
 @pytest.fixture
 def spoiled(tmp_path: Path) -> SpoiledCopy:
     return SpoiledCopy(tmp_path / "spoiled")
+
+
+@pytest.fixture
+def within() -> Callable[[Callable[[], Result]], Result]:
+    """Runs a call in a thread of its own and fails where it does not return: a hang is a failure, not a wait."""
+
+    def run(call: Callable[[], Result]) -> Result:
+        returned, raised = list[Result](), list[BaseException]()
+
+        def target() -> None:
+            try:
+                returned.append(call())
+            except BaseException as problem:
+                raised.append(problem)
+
+        thread = threading.Thread(target=target, daemon=True)
+        thread.start()
+        thread.join(WATCHDOG_SECONDS)
+        assert not thread.is_alive(), f"no end after {WATCHDOG_SECONDS} s"
+        if raised:
+            raise raised[0]
+        return returned[0]
+
+    return run

@@ -10,10 +10,12 @@ from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
 from shoal.errors import EngramError, TensorError, TokenizerError
 from shoal.model.batch import Batch
+from shoal.ops.native import Native
+from shoal.weights.cached_experts import CachedExperts
 from shoal.weights.engram_tables import ResidentEngramRows
-from shoal.weights.experts import CachedExperts, MappedExperts
 from shoal.weights.load import LoadedBackbone, load_backbone
 from shoal.weights.reader import WeightReader
+from shoal.weights.stored_experts import StoredExperts
 
 IDS = [0, 431, 77, 1002, 5]
 
@@ -55,21 +57,21 @@ def test_progress_ends_at_the_total(config: ModelConfig, miniature: Checkpoint) 
     assert [done for done, _ in told] == sorted(done for done, _ in told)
 
 
-@pytest.mark.parametrize("capacity", [1, 30])
+@pytest.mark.parametrize(("num_slots", "num_threads"), [(1, 1), (3, 2), (30, 3), (184, 2)])
 def test_stores_change_no_bit(
     config: ModelConfig,
     miniature: Checkpoint,
     plans: tuple[LayerPlan, ...],
-    loaded: LoadedBackbone,
-    capacity: int,
+    num_slots: int,
+    num_threads: int,
 ) -> None:
-    other = load_backbone(
-        config,
-        miniature,
-        experts=CachedExperts(MappedExperts(miniature, plans), capacity),
-        engram_rows=ResidentEngramRows(WeightReader(miniature), plans),
-    )
-    assert torch.equal(logits(other), logits(loaded))
+    experts = CachedExperts(StoredExperts(miniature, config, plans), num_slots, num_threads=num_threads)
+    rows = ResidentEngramRows(WeightReader(miniature), plans)
+    mapped = load_backbone(config, miniature, arithmetic=Native())
+    other = load_backbone(config, miniature, arithmetic=Native(), experts=experts, engram_rows=rows)
+    for _ in range(2):  # cold, then with what was kept
+        assert torch.equal(logits(other), logits(mapped))
+    experts.close()
 
 
 def test_a_missing_tensor_stops_the_load(config: ModelConfig, spoiled: Any) -> None:

@@ -23,9 +23,11 @@ from shoal.model.moe import Experts
 from shoal.ops.choose import arithmetic_named
 from shoal.plan.size import gib
 from shoal.plan.stored import Stored, count_stored
-from shoal.weights.experts import CachedExperts, MappedExperts
+from shoal.weights.cached_experts import CachedExperts
+from shoal.weights.experts import MappedExperts
 from shoal.weights.load import TOKENIZER_FILE, TotalProgress, load_backbone
 from shoal.weights.report import LoadReport
+from shoal.weights.stored_experts import StoredExperts
 
 FIRST_ID = 1
 """Prompts are this id and those after it."""
@@ -87,9 +89,10 @@ def load_model(
     torch.set_num_threads(1)
     plans, stored = plan_layers(config), count_stored(config)
     backbone_plans = [plan for plan in plans if not plan.is_draft]
-    mapped = MappedExperts(checkpoint, plans)
     held = hold_experts and _fit(stored, say)
-    experts = CachedExperts(mapped, stored.num_experts) if held else mapped
+    experts: Experts = MappedExperts(checkpoint, plans)
+    if held:
+        experts = CachedExperts(StoredExperts(checkpoint, config, backbone_plans, say), stored.num_experts)
     loaded = load_backbone(
         config,
         checkpoint,

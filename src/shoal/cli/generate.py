@@ -15,9 +15,10 @@ from shoal.cli.json_output import check_writable, write_json
 from shoal.cli.prompt_source import STDIN, PromptSource
 from shoal.cli.ticker import Ticker
 from shoal.errors import OptionError
+from shoal.plan.size import parse_size
 
 if TYPE_CHECKING:
-    from shoal.api import Prompt, Sampling, Shoal
+    from shoal.api import ExpertPlaces, Prompt, Sampling, Shoal
     from shoal.engine.answer import Answer, Completion
 
 GIB = 2**30
@@ -41,7 +42,17 @@ def command(
     temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 0.0,
     top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens of this mass.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Equal seeds draw equal tokens.")] = 0,
-    expert_cache: Annotated[int | None, typer.Option(min=1, help="Routed experts to keep copied in memory.")] = None,
+    expert_memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory for routed experts: 24GiB, 512MB. Default: the page cache has them."),
+    ] = None,
+    expert_profile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Counts of how often experts were used: read if there, written at the end."),
+    ] = None,
+    record_routing: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write which experts each step used, a JSON line a step.")
+    ] = None,
     resident_engram: Annotated[
         bool, typer.Option("--resident-engram", help="Read the Engram tables into memory.")
     ] = False,
@@ -66,12 +77,18 @@ def command(
         "seed": seed,
     }
     _check_sampling(sampling)
-    if stats is not None:
-        check_writable(stats)
+    for file in (stats, expert_profile, record_routing):
+        if file is not None:
+            check_writable(file)
+    places: ExpertPlaces = {
+        "expert_memory": _size(expert_memory),
+        "expert_profile": expert_profile,
+        "record_routing": record_routing,
+    }
     text = source.read()
     messages: Prompt = [{"role": "user", "content": text}] if chat else text
-    model = _load(directory, expert_cache, resident_engram, threads, prefill_chunk, quiet)
-    _Run(model, messages, sampling, quiet, stats).show()
+    with _load(directory, places, resident_engram, threads, prefill_chunk, quiet) as model:
+        _Run(model, messages, sampling, quiet, stats).show()
 
 
 def _positionals(checkpoint: str | None, stdin: str | None) -> tuple[Path | None, bool]:
@@ -94,16 +111,23 @@ def _check_sampling(sampling: "Sampling") -> None:
         raise typer.BadParameter(error.message) from None
 
 
+def _size(text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_size(text)
+    except OptionError as error:
+        raise typer.BadParameter(error.message) from None
+
+
 def _load(
     directory: Path | None,
-    expert_cache: int | None,
+    places: "ExpertPlaces",
     resident_engram: bool,
     threads: int | None,
     prefill_chunk: int | None,
     quiet: bool,
 ) -> "Shoal":
     if directory is None and not quiet:
-        print(_MINIATURE_NOTE, file=sys.stderr, flush=True)
+        _say(_MINIATURE_NOTE)
     loading = "loading"
 
     def progress(done: int, total: int) -> None:
@@ -117,7 +141,8 @@ def _load(
         model = load(
             directory,
             isa=forced_isa(),
-            expert_cache=expert_cache,
+            **places,
+            notice=None if quiet else _say,
             resident_engram=resident_engram,
             threads=threads,
             prefill_chunk=prefill_chunk,
@@ -126,8 +151,14 @@ def _load(
         )
     if not quiet:
         note_portable_kernels()
-        print(f"loaded: {model.report.lines()[0]}", file=sys.stderr, flush=True)
+        _say(f"loaded: {model.report.lines()[0]}")
+        if model.assembled.expert_store.cached is not None:
+            _say(model.assembled.expert_store.line())
     return model
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -171,10 +202,12 @@ class _Run:
             _write("\n")
 
     def _finish(self, completion: "Completion") -> None:
+        experts = self.model.assembled.expert_store.statistics
         if not self.quiet:
-            print("\n".join(_summary(completion)), file=sys.stderr)
+            _say("\n".join([*_summary(completion), *([experts.line()] if experts is not None else [])]))
         if self.stats is not None:
-            write_json(self.stats, {**completion.as_dict(), "load": asdict(self.model.report)})
+            content = {**completion.as_dict(), "load": asdict(self.model.report)}
+            write_json(self.stats, content | ({"experts": experts.as_dict()} if experts is not None else {}))
 
 
 def _write(piece: str) -> None:

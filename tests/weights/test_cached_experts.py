@@ -1,0 +1,270 @@
+"""Whatever the slots, the threads and the order of arrival: the bytes of the experts asked for, or a named error."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from shoal.errors import FileChangedError, OptionError
+from shoal.ops.mixture import ExpertWeights
+from shoal.ops.weights import Float4Weight
+from shoal.weights.cached_experts import CachedExperts, slots_within
+from shoal.weights.expert_policy import POLICIES
+from shoal.weights.stored_experts import Key
+
+LAYERS, EXPERTS = 3, 8
+ASKED = st.lists(
+    st.tuples(st.integers(0, LAYERS - 1), st.sets(st.integers(0, EXPERTS - 1), max_size=6).map(sorted)),
+    min_size=1,
+    max_size=12,
+)
+
+
+class FakeSource:
+    """Experts whose every byte says who they are. Reads take a random while; those of `failing` fail."""
+
+    slot_nbytes = 4096
+
+    def __init__(self, seed: int = 0, failing: Sequence[Key] = (), slow: float = 0.0005) -> None:
+        self.keys = [(layer_id, expert_id) for layer_id in range(LAYERS) for expert_id in range(EXPERTS)]
+        self.failing, self.slow, self.random = set(failing), slow, random.Random(seed)
+        self.reads = list[Key]()
+        self.gate: threading.Event | None = None
+
+    def nbytes(self, key: Key) -> int:
+        return self.slot_nbytes
+
+    def read(self, key: Key, room: Tensor) -> ExpertWeights:
+        self.reads.append(key)
+        # What is half there must never be seen.
+        room.fill_(255)
+        time.sleep(self.random.random() * self.slow)
+        if self.gate is not None:
+            self.gate.wait(60)
+        if key in self.failing:
+            raise FileChangedError(f"{key} became unreadable")
+        room.fill_(mark(key))
+        matrix = Float4Weight(room[:512].view(32, 16), room[512:544].view(32, 1))
+        return ExpertWeights(matrix, matrix, matrix)
+
+    def close(self) -> None:
+        pass
+
+
+def mark(key: Key) -> int:
+    return 1 + key[0] * EXPERTS + key[1]
+
+
+def is_whole(key: Key, weights: ExpertWeights) -> bool:
+    return all(torch.equal(part, torch.full_like(part, mark(key))) for part in (weights.w1.codes, weights.w3.scales))
+
+
+def ask(experts: CachedExperts, layer_id: int, expert_ids: Sequence[int]) -> list[list[int]]:
+    """The groups, each looked at when it came and once more before the next one is taken."""
+    groups = []
+    for group in experts.arrivals(layer_id, expert_ids):
+        for _ in range(2):
+            assert all(is_whole((layer_id, expert_id), weights) for expert_id, weights in group)
+            time.sleep(0.0002)
+        groups.append([expert_id for expert_id, _ in group])
+    return groups
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., CachedExperts]]:
+    made = list[CachedExperts]()
+
+    def make(source: FakeSource, num_slots: int, **options: Any) -> CachedExperts:
+        made.append(CachedExperts(source, num_slots, **options))
+        return made[-1]
+
+    yield make
+    for experts in made:
+        if isinstance(experts.source, FakeSource) and experts.source.gate is not None:
+            experts.source.gate.set()
+        experts.close()
+
+
+@settings(max_examples=25)
+@given(
+    asked=ASKED,
+    num_slots=st.integers(1, LAYERS * EXPERTS),
+    num_threads=st.integers(1, 3),
+    policy=st.sampled_from(sorted(POLICIES)),
+    seed=st.integers(0, 1000),
+    num_pinned=st.integers(0, 8),
+    warms=st.booleans(),
+    asks_twice=st.booleans(),
+)
+def test_every_expert_comes_once_and_whole(
+    within: Callable[[Callable[[], None]], None],
+    asked: list[tuple[int, list[int]]],
+    num_slots: int,
+    num_threads: int,
+    policy: str,
+    seed: int,
+    num_pinned: int,
+    warms: bool,
+    asks_twice: bool,
+) -> None:
+    source = FakeSource(seed)
+    hottest = source.random.sample(source.keys, len(source.keys))
+    pinned = hottest[: min(num_pinned, num_slots - 1)]
+    experts = CachedExperts(source, num_slots, policy=POLICIES[policy](), pinned=pinned, num_threads=num_threads)
+
+    def run() -> None:
+        if warms:
+            experts.warm(hottest)
+        for layer_id, expert_ids in asked:
+            experts.request(layer_id, expert_ids)
+            if asks_twice:  # what was asked for and not taken holds nothing up
+                experts.request((layer_id + 1) % LAYERS, range(EXPERTS))
+            groups = ask(experts, layer_id, expert_ids)
+            assert sorted(expert_id for group in groups for expert_id in group) == expert_ids
+            assert len(experts._slots) <= num_slots
+        experts.close()
+
+    within(run)
+    statistics = experts.statistics
+    asks = sum(len(ids) + asks_twice * (EXPERTS + len(ids)) for _, ids in asked)
+    assert statistics.hits + statistics.misses == asks
+    assert statistics.read_nbytes == statistics.reads * source.slot_nbytes
+    assert statistics.reads <= len(source.reads)
+
+
+def test_those_present_come_first_in_one_group(make: Callable[..., CachedExperts]) -> None:
+    source = FakeSource()
+    experts = make(source, 6)
+    ask(experts, 0, [1, 4])
+    source.gate = threading.Event()
+    arrivals = experts.arrivals(0, [1, 2, 4])
+    assert [expert_id for expert_id, _ in next(arrivals)] == [1, 4]
+    source.gate.set()
+    assert [expert_id for expert_id, _ in next(arrivals)] == [2]
+    assert next(arrivals, None) is None
+    assert (experts.statistics.hits, experts.statistics.misses) == (2, 3)
+
+
+def test_a_request_begins_the_reads_and_returns(make: Callable[..., CachedExperts]) -> None:
+    source = FakeSource()
+    source.gate = threading.Event()
+    experts = make(source, 6, num_threads=3)
+    experts.request(0, [1, 2, 3])
+    for _ in range(1000):
+        if len(source.reads) == 3:
+            break
+        time.sleep(0.01)
+    assert sorted(source.reads) == [(0, 1), (0, 2), (0, 3)]
+    source.gate.set()
+    ask(experts, 0, [1, 2, 3])
+    # Asked for and requested are one.
+    assert len(source.reads) == 3
+
+
+def test_the_last_group_stays_until_something_else_is_requested(make: Callable[..., CachedExperts]) -> None:
+    experts = make(FakeSource(), 2)
+    # A model leaves the loop with the last group in hand.
+    for group in experts.arrivals(0, [1, 2]):
+        last = group
+    experts.warm([(1, 0), (1, 1)])
+    time.sleep(0.02)
+    assert all(is_whole((0, expert_id), weights) for expert_id, weights in last)
+
+
+def test_who_is_there_is_not_read_again_and_who_is_pinned_stays(make: Callable[..., CachedExperts]) -> None:
+    source = FakeSource()
+    experts = make(source, 3, pinned=[(0, 0), (0, 1)], policy=POLICIES["lru"]())
+    ask(experts, 0, [0, 1])
+    for expert_id in range(EXPERTS):
+        ask(experts, 1, [expert_id])
+    ask(experts, 0, [0, 1])
+    assert [key for key in source.reads if key[0] == 0] == [(0, 0), (0, 1)]
+
+
+def test_what_is_warmed_is_there_and_counts_as_prefetched(make: Callable[..., CachedExperts]) -> None:
+    source = FakeSource()
+    experts = make(source, 3)
+    experts.warm([(0, 3), (0, 1), (1, 1), (2, 2)])
+    ask(experts, 0, [1, 3])
+    assert sorted(source.reads)[:2] == [(0, 1), (0, 3)]
+    assert (experts.statistics.prefetches, experts.statistics.prefetches_used) == (3, 2)
+
+
+def test_what_is_asked_for_goes_before_what_is_warmed(make: Callable[..., CachedExperts]) -> None:
+    source = FakeSource()
+    source.gate = threading.Event()
+    experts = make(source, 5, num_threads=1)
+    experts.warm([(0, expert_id) for expert_id in range(5)])
+    while not source.reads:
+        time.sleep(0.001)
+    # One of those to be warmed, and one that takes the slot of another.
+    experts.request(0, [4, 7])
+    source.gate.set()
+    ask(experts, 0, [4, 7])
+    assert source.reads[:3] == [(0, 0), (0, 4), (0, 7)]
+
+
+def test_a_read_that_fails_is_raised_where_it_is_waited_for_and_loses_no_slot(
+    make: Callable[..., CachedExperts], within: Callable[[Callable[[], Any]], Any]
+) -> None:
+    source = FakeSource(failing=[(0, 3)])
+    experts = make(source, 2)
+    for _ in range(4):
+        with pytest.raises(FileChangedError, match=r"\(0, 3\) became unreadable"):
+            within(lambda: ask(experts, 0, [1, 2, 3, 4]))
+    source.failing.clear()
+    groups = within(lambda: ask(experts, 0, [1, 2, 3, 4]))
+    assert sorted(expert_id for group in groups for expert_id in group) == [1, 2, 3, 4]
+    assert len(experts._slots) == 2
+
+
+def test_a_failure_that_nobody_waits_for_is_silent_until_it_is_asked_for(make: Callable[..., CachedExperts]) -> None:
+    experts = make(FakeSource(failing=[(0, 3)]), 4)
+    experts.request(0, [3])
+    time.sleep(0.02)
+    ask(experts, 0, [1])
+    with pytest.raises(FileChangedError):
+        ask(experts, 0, [3])
+
+
+def test_a_closed_store_refuses(make: Callable[..., CachedExperts], within: Callable[[Callable[[], Any]], Any]) -> None:
+    experts = make(FakeSource(), 4)
+    ask(experts, 0, [1])
+    experts.close()
+    with pytest.raises(ValueError, match="the expert store is closed"):
+        within(lambda: ask(experts, 0, [1]))
+
+
+def test_closing_while_reads_are_under_way_ends(
+    make: Callable[..., CachedExperts], within: Callable[[Callable[[], None]], None]
+) -> None:
+    experts = make(FakeSource(slow=0.01), 4, num_threads=1)
+    experts.request(0, range(8))
+    within(experts.close)
+
+
+def test_a_store_that_is_dropped_ends_its_threads() -> None:
+    experts = CachedExperts(FakeSource(), 2, num_threads=2)
+    threads = experts._reader._threads
+    ask(experts, 0, [1, 2, 3])
+    del experts
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(("nbytes", "num_slots"), [(4096, 1), (8191, 1), (8192, 2), (1 << 40, LAYERS * EXPERTS)])
+def test_a_budget_is_whole_slots_and_no_more_than_there_are_experts(nbytes: int, num_slots: int) -> None:
+    assert slots_within(FakeSource(), nbytes) == num_slots
+
+
+def test_a_budget_for_no_expert_names_the_smallest() -> None:
+    with pytest.raises(OptionError, match="4,095 bytes of memory for experts hold none, expected at least 4,096"):
+        slots_within(FakeSource(), 4095)

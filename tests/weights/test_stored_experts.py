@@ -1,0 +1,143 @@
+"""Experts read whole from the miniature's shards are those of the names, and a damaged one is refused by name."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.checkpoint.shards import Checkpoint
+from shoal.config.layer_plan import LayerPlan
+from shoal.config.schema import ModelConfig
+from shoal.errors import FileChangedError, ShoalError, TensorError
+from shoal.ops.mixture import ExpertWeights
+from shoal.weights.arena import Arena
+from shoal.weights.cached_experts import CachedExperts
+from shoal.weights.stored_experts import Key, StoredExperts
+
+Plans = tuple[LayerPlan, ...]
+Within = Callable[[Callable[[], Any]], Any]
+
+
+def stored_bytes(weights: ExpertWeights) -> list[bytes]:
+    matrices = (weights.w1, weights.w2, weights.w3)
+    return [part.numpy().tobytes() for matrix in matrices for part in (matrix.codes, matrix.scales)]
+
+
+def named_bytes(checkpoint: Checkpoint, plans: Plans, key: Key) -> list[bytes]:
+    names = [f"{plans[key[0]].prefix}.ffn.experts.{key[1]}.{part}" for part in ("w1", "w2", "w3")]
+    return [checkpoint.read_bytes(f"{name}.{part}") for name in names for part in ("weight", "scale")]
+
+
+def ask(experts: CachedExperts, layer_id: int, *expert_ids: int) -> None:
+    for _ in experts.arrivals(layer_id, expert_ids):
+        pass
+
+
+def test_every_expert_is_that_of_its_names(miniature: Checkpoint, config: ModelConfig, plans: Plans) -> None:
+    source = StoredExperts(miniature, config, plans)
+    arena = Arena(source.slot_nbytes, 2)
+    counts = [config.num_draft_experts if plan.is_draft else config.n_routed_experts for plan in plans]
+    assert len(source.keys) == len(set(source.keys)) == sum(counts)
+    for number, key in enumerate(source.keys):
+        weights = source.read(key, arena.slot(number % 2))
+        assert stored_bytes(weights) == named_bytes(miniature, plans, key)
+        assert sum(map(len, stored_bytes(weights))) <= source.nbytes(key) <= source.slot_nbytes
+    source.close()
+
+
+@pytest.fixture
+def spoiled_experts(spoiled: Any, config: ModelConfig, plans: Plans) -> Any:
+    """Opens the spoiled copy, in a store of four slots, when called."""
+    opened = list[Any]()
+
+    def open_() -> tuple[Checkpoint, CachedExperts]:
+        checkpoint = Checkpoint.open(spoiled.directory)
+        experts = CachedExperts(StoredExperts(checkpoint, config, plans), 4)
+        opened.extend([experts, checkpoint])
+        return checkpoint, experts
+
+    yield open_
+    for each in opened:
+        each.close()
+
+
+def test_a_nan_scale_is_named_each_time(spoiled: Any, spoiled_experts: Any, within: Within) -> None:
+    name = "layers.0.ffn.experts.3.w1.scale"
+    spoiled.poke(name, 7, b"\xff")
+    _, experts = spoiled_experts()
+    ask(experts, 0, 2)
+    for _ in range(2):
+        with pytest.raises(TensorError, match=rf"`{name}` is NaN \(code 255\) at \[1, 2\] in `model-"):
+            within(lambda: ask(experts, 0, 1, 3))
+    ask(experts, 0, 1)
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def replace(path: Path) -> None:
+    other = path.with_suffix(".new")
+    other.write_bytes(path.read_bytes())
+    other.replace(path)
+
+
+@pytest.mark.parametrize("change", [cut, replace, Path.unlink])
+@pytest.mark.parametrize("opens_first", [False, True])
+def test_a_shard_that_changed_is_refused_and_what_is_in_memory_stays(
+    spoiled_experts: Any, within: Within, change: Callable[[Path], None], opens_first: bool
+) -> None:
+    checkpoint, experts = spoiled_experts()
+    path = checkpoint.entry("layers.0.ffn.experts.3.w1.weight").path
+    if opens_first:
+        ask(experts, 0, 3)
+    change(path)
+    for _ in range(2):
+        with pytest.raises(FileChangedError, match=path.name):
+            within(lambda: ask(experts, 0, 5))
+    if opens_first:
+        ask(experts, 0, 3)
+
+
+def test_a_disk_error_is_named(spoiled_experts: Any, within: Within, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, experts = spoiled_experts()
+
+    def preadv(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    with pytest.raises(FileChangedError, match="Input/output error"):
+        within(lambda: ask(experts, 0, 5))
+    monkeypatch.undo()
+    ask(experts, 0, 5)
+
+
+def test_a_closed_checkpoint_is_an_error_and_not_a_hang(spoiled_experts: Any, within: Within) -> None:
+    checkpoint, experts = spoiled_experts()
+    checkpoint.close()
+    with pytest.raises((ValueError, ShoalError), match="closed"):
+        within(lambda: ask(experts, 0, 5))
+
+
+def test_the_notice_of_a_disk_without_o_direct_comes_once(
+    miniature: Checkpoint, config: ModelConfig, plans: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = os.open
+
+    def open_(path: Path, flags: int, *more: int) -> int:
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return really(path, flags, *more)
+
+    monkeypatch.setattr(os, "open", open_)
+    notices = list[str]()
+    experts = CachedExperts(StoredExperts(miniature, config, plans, notices.append), 2)
+    for layer_id in (0, 5, 9):
+        for group in experts.arrivals(layer_id, [1, 2, 3]):
+            for expert_id, weights in group:
+                assert stored_bytes(weights) == named_bytes(miniature, plans, (layer_id, expert_id))
+    experts.close()
+    assert len(notices) == 1 and "O_DIRECT" in notices[0]
