@@ -83,6 +83,22 @@ class ShardFile:
         if found != self._identity:
             raise FileChangedError(f"{quoted(self.path)} {_difference(self._identity, found)}", hint=_RESTART)
 
+    def reopen(self, flags: int = 0) -> int:
+        """A descriptor of its own onto the same file, read-only with `flags` added; whoever asks closes it.
+
+        Raises FileChangedError where the path names another file by now, OSError where the system refuses.
+        """
+        self.check()
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | flags)
+        try:
+            found = FileIdentity.of(os.fstat(fd))
+            if found != self._identity:
+                raise FileChangedError(f"{quoted(self.path)} {_difference(self._identity, found)}", hint=_RESTART)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
     def view(self, entry: TensorEntry) -> torch.Tensor:
         """The bytes of a tensor in the mapping, uint8 [nbytes], checked but not read."""
         self.check()

@@ -94,6 +94,10 @@ class Checkpoint:
         """Raises FileChangedError unless the tensor's shard is still the file that was opened."""
         self._files[self.entry(name).path].check()
 
+    def reopen(self, name: str, flags: int = 0) -> int:
+        """A descriptor of its own onto the tensor's shard, as of `ShardFile.reopen`."""
+        return self._files[self.entry(name).path].reopen(flags)
+
     def tensor(self, name: str) -> torch.Tensor:
         """A view of the mapped file in the tensor's shape; a copy where the file misaligns its items.
 
