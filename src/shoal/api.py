@@ -14,6 +14,7 @@ from shoal.errors import PromptError
 from shoal.text.chat import Message, render_chat
 from shoal.text.tokenizer import Tokenizer
 from shoal.weights.load import TotalProgress
+from shoal.weights.row_reader import Notice
 
 Prompt = str | Sequence[int] | Sequence[Message]
 """Raw text (BOS is put before it), token ids (used as they are), or Chat Completions messages (thinking off)."""
@@ -53,8 +54,8 @@ class Shoal:
         return Answer(events, self.tokenizer, prompt_ids)
 
     def close(self) -> None:
-        """Close the checkpoint. Nothing can be generated after that."""
-        self.assembled.checkpoint.close()
+        """Close stores and checkpoint. Nothing can be generated after that."""
+        self.assembled.close()
 
     def __enter__(self) -> Self:
         return self
@@ -72,15 +73,27 @@ def load(
     isa: str | None = None,
     expert_cache: int | None = None,
     resident_engram: bool = False,
+    engram_memory: int | None = None,
     threads: int | None = None,
     prefill_chunk: int | None = None,
     cache_directory: str | os.PathLike[str] | None = None,
     progress: TotalProgress | None = None,
+    notice: Notice | None = None,
 ) -> Shoal:
     """The model of a checkpoint directory, or the built-in miniature; the options are those of `LoadOptions`."""
     checkpoint, cache = (None if part is None else Path(part) for part in (path, cache_directory))
     options = LoadOptions(
-        checkpoint, arithmetic, isa, expert_cache, resident_engram, threads, prefill_chunk, cache, progress
+        checkpoint=checkpoint,
+        arithmetic=arithmetic,
+        isa=isa,
+        expert_cache=expert_cache,
+        resident_engram=resident_engram,
+        engram_memory=engram_memory,
+        threads=threads,
+        prefill_chunk=prefill_chunk,
+        cache_directory=cache,
+        progress=progress,
+        notice=notice,
     )
     return Shoal(assemble(options))
 

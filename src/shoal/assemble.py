@@ -26,12 +26,14 @@ from shoal.model.engram import EngramRows
 from shoal.model.moe import Experts
 from shoal.ops.choose import arithmetic_named
 from shoal.text.tokenizer import Tokenizer
-from shoal.weights.engram_tables import MappedEngramRows, ResidentEngramRows
+from shoal.weights.engram_store import DEFAULT_CACHE_NBYTES, StoredEngramRows
+from shoal.weights.engram_tables import ResidentEngramRows, table_names
 from shoal.weights.experts import CachedExperts, MappedExperts
-from shoal.weights.load import TotalProgress, load_backbone
+from shoal.weights.load import TotalProgress, counting, load_backbone
 from shoal.weights.names import expected_tensors
 from shoal.weights.reader import WeightReader
 from shoal.weights.report import LoadReport
+from shoal.weights.row_reader import Notice, RowReader, say_nothing
 
 MINIATURE = Path(__file__).parent / "data" / "mini"
 """The built-in checkpoint: the release's layout in 9 MB, random weights."""
@@ -48,7 +50,8 @@ class LoadOptions:
     `checkpoint` None is the built-in miniature; `isa` None takes the best native kernels; `expert_cache` counts experts
     copied into memory, None leaves all to the page cache; `threads` None takes all processors this process may use;
     `prefill_chunk` tokens of a prompt are read at once, None chooses from the free memory; `cache_directory` keeps the
-    Engram token map between runs.
+    Engram token map between runs; `engram_memory` bytes are for Engram rows, 256 MiB unless given; `resident_engram`
+    reads the whole tables instead; `notice` takes a sentence on each thing that is slower than it should be.
     """
 
     checkpoint: Path | None = None
@@ -56,15 +59,21 @@ class LoadOptions:
     isa: str | None = None
     expert_cache: int | None = None
     resident_engram: bool = False
+    engram_memory: int | None = None
     threads: int | None = None
     prefill_chunk: int | None = None
     cache_directory: Path | None = None
     progress: TotalProgress | None = None
+    notice: Notice | None = None
 
     def __post_init__(self) -> None:
         for name, value in self._counts():
             if value is not None and value < 1:
                 raise OptionError(f"`{name}` is {value}, expected 1 or more")
+        if self.engram_memory is not None and self.engram_memory < 0:
+            raise OptionError(f"`engram_memory` is {self.engram_memory}, expected 0 or more bytes")
+        if self.engram_memory is not None and self.resident_engram:
+            raise OptionError("`resident_engram` keeps every Engram row in memory, expected no `engram_memory` with it")
 
     def _counts(self) -> tuple[tuple[str, int | None], ...]:
         return (
@@ -84,6 +93,13 @@ class Assembled:
     config: ModelConfig
     checkpoint: Checkpoint
     report: LoadReport
+    engram_store: StoredEngramRows | None
+
+    def close(self) -> None:
+        """Lets Engram rows go, and then the checkpoint."""
+        if self.engram_store is not None:
+            self.engram_store.close()
+        self.checkpoint.close()
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +107,7 @@ class Assembled:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.checkpoint.close()
+        self.close()
 
 
 def assemble(options: LoadOptions) -> Assembled:
@@ -111,21 +127,27 @@ def assemble(options: LoadOptions) -> Assembled:
     with ExitStack() as on_failure:
         checkpoint = on_failure.enter_context(Checkpoint.open(directory))
         plans = plan_layers(config)
-        engram_reader = WeightReader(checkpoint)
+        tables_nbytes = _tables_nbytes(checkpoint, plans) if options.resident_engram else 0
+        engram_reader = WeightReader(checkpoint, counting(options.progress, tables_nbytes))
+        engram_rows = _engram_rows(engram_reader, config, plans, options)
+        if isinstance(engram_rows, StoredEngramRows):
+            on_failure.callback(engram_rows.close)
         loaded = load_backbone(
             config,
             checkpoint,
             arithmetic=arithmetic,
             token_map=_token_map(config, tokenizer, options),
             experts=_experts(checkpoint, plans, options),
-            engram_rows=_engram_rows(engram_reader, config, plans, options),
-            progress=options.progress,
+            engram_rows=engram_rows,
+            progress=_after(options.progress, tables_nbytes),
         )
         on_failure.pop_all()
     eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
     report = _with_resident(loaded.report, engram_reader.read, time.perf_counter() - started)
     chunk = options.prefill_chunk or chunk_tokens(config, _usable_memory())
-    return Assembled(Engine(loaded.backbone, eos_id, chunk), loaded.backbone, tokenizer, config, checkpoint, report)
+    engine = Engine(loaded.backbone, eos_id, chunk)
+    engram_store = engram_rows if isinstance(engram_rows, StoredEngramRows) else None
+    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, engram_store)
 
 
 def _usable_memory() -> int:
@@ -164,10 +186,23 @@ def _engram_rows(
     reader: WeightReader, config: ModelConfig, plans: tuple[LayerPlan, ...], options: LoadOptions
 ) -> EngramRows:
     if not options.resident_engram:
-        return MappedEngramRows(reader.checkpoint, plans)
+        nbytes = DEFAULT_CACHE_NBYTES if options.engram_memory is None else options.engram_memory
+        row_reader = RowReader(reader.checkpoint, notice=options.notice or say_nothing)
+        return StoredEngramRows(reader.checkpoint, plans, nbytes, row_reader)
     # Settled before the tables are read, which takes minutes at released size.
     expected_tensors(config, reader.checkpoint)
     return ResidentEngramRows(reader, plans)
+
+
+def _tables_nbytes(checkpoint: Checkpoint, plans: tuple[LayerPlan, ...]) -> int:
+    """Of those that are there: loading says which are missing."""
+    names = [f"{name}.{part}" for name in table_names(plans).values() for part in ("weight", "scale")]
+    return sum(checkpoint.nbytes(name) for name in names if name in checkpoint)
+
+
+def _after(progress: TotalProgress | None, nbytes: int) -> TotalProgress | None:
+    """`progress` for what is read after `nbytes` bytes."""
+    return None if progress is None else lambda done, total: progress(nbytes + done, nbytes + total)
 
 
 def _with_resident(report: LoadReport, tables: dict[str, int], seconds: float) -> LoadReport:

@@ -97,7 +97,7 @@ def test_the_whole_table_and_many_readings_at_once(reader: RowReader, checkpoint
 def test_rows_of_one_block_are_read_once(reader: RowReader) -> None:
     reading = reader.start(["weight"], np.arange(200, 230))
     within_time(reading.finish)
-    assert reading.cost().reads == 1 and reading.cost().nbytes == 4096
+    assert reading.cost().reads == 1 and reading.cost().nbytes == 8192
 
 
 def test_a_reading_that_nobody_waits_for_harms_nobody(checkpoint: Checkpoint) -> None:

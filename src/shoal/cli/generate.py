@@ -15,6 +15,7 @@ from shoal.cli.json_output import check_writable, write_json
 from shoal.cli.prompt_source import STDIN, PromptSource
 from shoal.cli.ticker import Ticker
 from shoal.errors import OptionError
+from shoal.plan.size import parse_size
 
 if TYPE_CHECKING:
     from shoal.api import Prompt, Sampling, Shoal
@@ -45,6 +46,10 @@ def command(
     resident_engram: Annotated[
         bool, typer.Option("--resident-engram", help="Read the Engram tables into memory.")
     ] = False,
+    engram_memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory for Engram rows read before: 4GiB, 512MB. Default: 256MiB."),
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU threads, all there are if absent; the answer is the same for any.")
     ] = None,
@@ -70,8 +75,8 @@ def command(
         check_writable(stats)
     text = source.read()
     messages: Prompt = [{"role": "user", "content": text}] if chat else text
-    model = _load(directory, expert_cache, resident_engram, threads, prefill_chunk, quiet)
-    _Run(model, messages, sampling, quiet, stats).show()
+    with _load(directory, expert_cache, resident_engram, _size(engram_memory), threads, prefill_chunk, quiet) as model:
+        _Run(model, messages, sampling, quiet, stats).show()
 
 
 def _positionals(checkpoint: str | None, stdin: str | None) -> tuple[Path | None, bool]:
@@ -94,16 +99,24 @@ def _check_sampling(sampling: "Sampling") -> None:
         raise typer.BadParameter(error.message) from None
 
 
+def _size(text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_size(text)
+    except OptionError as error:
+        raise typer.BadParameter(error.message) from None
+
+
 def _load(
     directory: Path | None,
     expert_cache: int | None,
     resident_engram: bool,
+    engram_memory: int | None,
     threads: int | None,
     prefill_chunk: int | None,
     quiet: bool,
 ) -> "Shoal":
     if directory is None and not quiet:
-        print(_MINIATURE_NOTE, file=sys.stderr, flush=True)
+        _say(_MINIATURE_NOTE)
     loading = "loading"
 
     def progress(done: int, total: int) -> None:
@@ -118,7 +131,9 @@ def _load(
             directory,
             isa=forced_isa(),
             expert_cache=expert_cache,
+            notice=None if quiet else _say,
             resident_engram=resident_engram,
+            engram_memory=engram_memory,
             threads=threads,
             prefill_chunk=prefill_chunk,
             cache_directory=cache_directory(),
@@ -126,8 +141,12 @@ def _load(
         )
     if not quiet:
         note_portable_kernels()
-        print(f"loaded: {model.report.lines()[0]}", file=sys.stderr, flush=True)
+        _say(f"loaded: {model.report.lines()[0]}")
     return model
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -171,10 +190,13 @@ class _Run:
             _write("\n")
 
     def _finish(self, completion: "Completion") -> None:
+        store = self.model.assembled.engram_store
+        engram = None if store is None else store.statistics
         if not self.quiet:
-            print("\n".join(_summary(completion)), file=sys.stderr)
+            _say("\n".join([*_summary(completion), *([engram.line()] if engram is not None and engram.rows else [])]))
         if self.stats is not None:
-            write_json(self.stats, {**completion.as_dict(), "load": asdict(self.model.report)})
+            content = {**completion.as_dict(), "load": asdict(self.model.report)}
+            write_json(self.stats, content | ({"engram": asdict(engram)} if engram is not None else {}))
 
 
 def _write(piece: str) -> None:

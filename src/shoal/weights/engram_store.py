@@ -50,7 +50,7 @@ class EngramStatistics:
         return f"Engram: {self.rows:,} rows, {share:.0f} % in memory; {read}, waited {self.stall_seconds:.2f} s"
 
 
-@dataclass
+@dataclass(eq=False)
 class _Request:
     """Rows of a layer, ascending: those of the cache are here, the `missing` ones are on their way."""
 
