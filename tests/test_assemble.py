@@ -10,6 +10,7 @@ from shoal.checkpoint.shards import Checkpoint
 from shoal.engine.request import Request, SamplingOptions
 from shoal.errors import ConfigError, OptionError, TensorError, TokenizerError
 from shoal.weights.cached_experts import CachedExperts
+from shoal.weights.row_reader import RowReader
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,37 @@ def test_a_budget_for_experts_and_resident_tables_change_no_token_and_are_report
         assert (other.report.read, other.report.left) == (plain.report.read + 4, plain.report.left - 4)
 
 
+@pytest.mark.parametrize("engram_memory", [0, 2000, 1 << 30])
+def test_no_memory_for_engram_rows_changes_a_token(plain: Assembled, engram_memory: int) -> None:
+    with assemble(LoadOptions(engram_memory=engram_memory)) as other:
+        store = other.engram_store
+        assert store is not None
+        assert tokens(other) == tokens(other) == tokens(plain)
+        assert store.statistics.rows > 0 and (store.statistics.hits > 0) == (engram_memory > 0)
+
+
+def test_rows_of_a_sampled_token_are_requested_before_it_is_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    start = RowReader.start
+    monkeypatch.setattr(RowReader, "start", lambda self, *what: started.append(len(what[1])) or start(self, *what))
+    with assemble(LoadOptions(engram_memory=0)) as assembled:
+        events = assembled.engine.stream(Request((0, 5), SamplingOptions(max_new_tokens=2)))
+        next(events)
+        # Two layers, for the prompt and for the token.
+        assert len(started) == 4
+        next(events)
+        assert len(started) == 4
+
+
+def test_a_closed_model_reads_no_rows() -> None:
+    with assemble(LoadOptions()) as assembled:
+        tokens(assembled)
+        store = assembled.engram_store
+    assert store is not None
+    with pytest.raises(ValueError, match="closed"):
+        store.request(1, [3000])
+
+
 def test_the_tokenizer_says_the_end_of_sequence_where_the_config_does_not(copy: Path) -> None:
     rewrite(copy / "config.json", '"eos_token_id": 1,', "")
     with assemble(LoadOptions(copy)) as assembled:
@@ -80,11 +112,16 @@ def test_threads_are_the_kernels_or_torchs(arithmetic: str, torchs: int) -> None
         torch.set_num_threads(before)
 
 
-def test_progress_ends_at_the_total() -> None:
+@pytest.mark.parametrize("resident", [False, True])
+def test_progress_ends_at_the_total(resident: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.checkpoint.shard_file.MAX_READ_NBYTES", 100_000)
     calls: list[tuple[int, int]] = []
-    with assemble(LoadOptions(MINI, progress=lambda done, total: calls.append((done, total)))) as assembled:
+    options = LoadOptions(MINI, resident_engram=resident, progress=lambda done, total: calls.append((done, total)))
+    with assemble(options) as assembled:
         total = sum(assembled.report.nbytes.values())
     assert calls[-1] == (total, total)
+    # Within a table too, which is 94 GiB in the release.
+    assert calls[0][0] <= 100_000
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
 
@@ -97,6 +134,18 @@ def test_the_token_map_is_kept_where_one_says(tmp_path: Path) -> None:
 def test_an_option_out_of_range_is_refused(options: dict[str, int]) -> None:
     name, value = next(iter(options.items()))
     with pytest.raises(OptionError, match=f"`{name}` is {value}, expected 1 or more"):
+        LoadOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engram_memory": -1}, "`engram_memory` is -1, expected 0 or more bytes"),
+        ({"engram_memory": 5, "resident_engram": True}, "expected no `engram_memory` with it"),
+    ],
+)
+def test_memory_for_engram_rows_must_make_sense(options: dict[str, int], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         LoadOptions(**options)
 
 

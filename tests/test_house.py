@@ -40,14 +40,15 @@ def test_nothing_catches_everything_or_defers_annotations(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_only_the_kernels_of_ops_import_the_native_module(path: Path) -> None:
+def test_only_the_kernels_of_ops_and_the_row_reader_import_the_native_module(path: Path) -> None:
     names = {
         name
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in [getattr(node, "module", None) or "", *[alias.name for alias in node.names]]
     }
-    assert ("shoal._native" in names) <= bool(re.fullmatch(r"src/shoal/ops/\w*kernels\.py", relative(path)))
+    allowed = r"src/shoal/(ops/\w*kernels|weights/row_reader)\.py"
+    assert ("shoal._native" in names) <= bool(re.fullmatch(allowed, relative(path)))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)

@@ -15,6 +15,7 @@ from shoal.errors import PromptError
 from shoal.text.chat import Message, render_chat
 from shoal.text.tokenizer import Tokenizer
 from shoal.weights.load import TotalProgress
+from shoal.weights.row_reader import Notice
 
 Prompt = str | Sequence[int] | Sequence[Message]
 """Raw text (BOS is put before it), token ids (used as they are), or Chat Completions messages (thinking off)."""
@@ -83,6 +84,7 @@ def load(
     expert_profile: str | os.PathLike[str] | None = None,
     record_routing: str | os.PathLike[str] | None = None,
     resident_engram: bool = False,
+    engram_memory: int | None = None,
     threads: int | None = None,
     prefill_chunk: int | None = None,
     cache_directory: str | os.PathLike[str] | None = None,
@@ -101,6 +103,7 @@ def load(
         expert_profile=profile,
         record_routing=routing,
         resident_engram=resident_engram,
+        engram_memory=engram_memory,
         threads=threads,
         prefill_chunk=prefill_chunk,
         cache_directory=cache,

@@ -27,12 +27,14 @@ from shoal.model.engram import EngramRows
 from shoal.ops.choose import arithmetic_named
 from shoal.text.tokenizer import Tokenizer
 from shoal.weights.cached_experts import READER_THREADS
-from shoal.weights.engram_tables import MappedEngramRows, ResidentEngramRows
+from shoal.weights.engram_store import DEFAULT_CACHE_NBYTES, StoredEngramRows
+from shoal.weights.engram_tables import ResidentEngramRows, table_names
 from shoal.weights.expert_store import ExpertOptions, ExpertStore
-from shoal.weights.load import TotalProgress, load_backbone
+from shoal.weights.load import TotalProgress, counting, load_backbone
 from shoal.weights.names import expected_tensors
 from shoal.weights.reader import WeightReader
 from shoal.weights.report import LoadReport
+from shoal.weights.row_reader import Notice, RowReader, say_nothing
 
 MINIATURE = Path(__file__).parent / "data" / "miniature"
 """The built-in checkpoint: the release's layout in 7 MB, trained on a small world (`training/`)."""
@@ -50,7 +52,8 @@ class LoadOptions:
     routed experts, None leaves them to the page cache; `expert_profile` is read if it is there and written at the end,
     `record_routing` is written at the end; `threads` None takes all processors this process may use;
     `prefill_chunk` tokens of a prompt are read at once, None chooses from the free memory; `cache_directory` keeps the
-    Engram token map between runs; `notice` takes a sentence on each thing that is slower than it should be.
+    Engram token map between runs; `engram_memory` bytes are for Engram rows, 256 MiB unless given; `resident_engram`
+    reads the whole tables instead; `notice` takes a sentence on each thing that is slower than it should be.
     """
 
     checkpoint: Path | None = None
@@ -61,6 +64,7 @@ class LoadOptions:
     record_routing: Path | None = None
     reader_threads: int = READER_THREADS
     resident_engram: bool = False
+    engram_memory: int | None = None
     threads: int | None = None
     prefill_chunk: int | None = None
     cache_directory: Path | None = None
@@ -71,6 +75,10 @@ class LoadOptions:
         for name, value in self._counts():
             if value is not None and value < 1:
                 raise OptionError(f"`{name}` is {value}, expected 1 or more")
+        if self.engram_memory is not None and self.engram_memory < 0:
+            raise OptionError(f"`engram_memory` is {self.engram_memory}, expected 0 or more bytes")
+        if self.engram_memory is not None and self.resident_engram:
+            raise OptionError("`resident_engram` keeps every Engram row in memory, expected no `engram_memory` with it")
 
     def _counts(self) -> tuple[tuple[str, int | None], ...]:
         return (
@@ -92,13 +100,15 @@ class Assembled:
     checkpoint: Checkpoint
     report: LoadReport
     expert_store: ExpertStore
+    engram_store: StoredEngramRows | None
 
     def close(self) -> None:
-        """Lets the experts go, which writes what was to be written of them, and then the checkpoint."""
-        try:
-            self.expert_store.close()
-        finally:
-            self.checkpoint.close()
+        """Lets the experts go, which writes what was to be written of them, the Engram rows, and then the checkpoint."""
+        with ExitStack() as closing:
+            closing.callback(self.checkpoint.close)
+            if self.engram_store is not None:
+                closing.callback(self.engram_store.close)
+            closing.callback(self.expert_store.close)
 
     def __enter__(self) -> Self:
         return self
@@ -129,22 +139,27 @@ def assemble(options: LoadOptions) -> Assembled:
         store = _experts(checkpoint, config, plans, options)
         if store.cached is not None:
             on_failure.callback(store.cached.close)
-        engram_reader = WeightReader(checkpoint)
+        tables_nbytes = _tables_nbytes(checkpoint, plans) if options.resident_engram else 0
+        engram_reader = WeightReader(checkpoint, counting(options.progress, tables_nbytes))
+        engram_rows = _engram_rows(engram_reader, config, plans, options)
+        if isinstance(engram_rows, StoredEngramRows):
+            on_failure.callback(engram_rows.close)
         loaded = load_backbone(
             config,
             checkpoint,
             arithmetic=arithmetic,
             token_map=_token_map(config, tokenizer, options),
             experts=store.experts,
-            engram_rows=_engram_rows(engram_reader, config, plans, options),
-            progress=options.progress,
+            engram_rows=engram_rows,
+            progress=_after(options.progress, tables_nbytes),
         )
         on_failure.pop_all()
     eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
     report = _with_resident(loaded.report, engram_reader.read, time.perf_counter() - started)
     chunk = options.prefill_chunk or chunk_tokens(config, _usable_memory())
     engine = Engine(loaded.backbone, eos_id, chunk)
-    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, store)
+    engram_store = engram_rows if isinstance(engram_rows, StoredEngramRows) else None
+    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, store, engram_store)
 
 
 def _usable_memory() -> int:
@@ -190,10 +205,23 @@ def _engram_rows(
     reader: WeightReader, config: ModelConfig, plans: tuple[LayerPlan, ...], options: LoadOptions
 ) -> EngramRows:
     if not options.resident_engram:
-        return MappedEngramRows(reader.checkpoint, plans)
+        nbytes = DEFAULT_CACHE_NBYTES if options.engram_memory is None else options.engram_memory
+        row_reader = RowReader(reader.checkpoint, notice=options.notice or say_nothing)
+        return StoredEngramRows(reader.checkpoint, plans, nbytes, row_reader)
     # Settled before the tables are read, which takes minutes at released size.
     expected_tensors(config, reader.checkpoint)
     return ResidentEngramRows(reader, plans)
+
+
+def _tables_nbytes(checkpoint: Checkpoint, plans: tuple[LayerPlan, ...]) -> int:
+    """Of those that are there: loading says which are missing."""
+    names = [f"{name}.{part}" for name in table_names(plans).values() for part in ("weight", "scale")]
+    return sum(checkpoint.nbytes(name) for name in names if name in checkpoint)
+
+
+def _after(progress: TotalProgress | None, nbytes: int) -> TotalProgress | None:
+    """`progress` for what is read after `nbytes` bytes."""
+    return None if progress is None else lambda done, total: progress(nbytes + done, nbytes + total)
 
 
 def _with_resident(report: LoadReport, tables: dict[str, int], seconds: float) -> LoadReport:

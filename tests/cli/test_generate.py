@@ -58,7 +58,11 @@ def test_the_answer_is_all_of_stdout_and_the_rest_is_on_stderr(run_shoal, stats:
     assert lines[0].startswith("loaded: 337 tensors read, 964 left, 267 ignored, ")
     assert lines[1].startswith(f"prompt: {len(content['prompt_ids'])} tokens; prefill: ")
     assert lines[2].startswith("generated: 2 tokens, finish: length; decode: 1 steps in ")
-    assert len(lines) == 3
+    assert re.fullmatch(
+        r"Engram: [\d,]+ rows, \d+ % in memory; [\d,]+ reads of \d+\.\d MiB, waited \d+\.\d\d s", lines[3]
+    )
+    assert len(lines) == 4
+    assert content["engram"]["rows"] > 0
 
 
 @pytest.mark.usefixtures("requests")
@@ -72,6 +76,7 @@ def test_stats_say_everything_once(run_shoal, stats: Path) -> None:
     run_shoal("generate", MINI, "--ids", "0,5", "--stats", stats)
     content = read(stats)
     load = content.pop("load")
+    assert content.pop("engram") == {"rows": 0, "hits": 0, "reads": 0, "nbytes_read": 0, "stall_seconds": 0.0}
     assert content == {
         "text": Tokenizer.load(MINI).decode([7, 8]),
         "token_ids": [7, 8],
@@ -151,6 +156,8 @@ def test_options_reach_the_model(run_shoal, monkeypatch) -> None:
             "--expert-memory",
             "3MiB",
             "--resident-engram",
+            "--engram-memory",
+            "2MiB",
             "--threads",
             2,
             "--prefill-chunk",
@@ -161,7 +168,7 @@ def test_options_reach_the_model(run_shoal, monkeypatch) -> None:
     ((path, options),) = calls
     assert path == MINIATURE
     assert (options["expert_memory"], options["resident_engram"], options["threads"]) == (3 << 20, True, 2)
-    assert options["prefill_chunk"] == 5
+    assert (options["prefill_chunk"], options["engram_memory"]) == (5, 2 << 20)
 
 
 def test_sampling_options_reach_the_engine(run_shoal, requests) -> None:

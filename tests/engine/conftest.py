@@ -26,9 +26,13 @@ class ScriptedModel:
         self.config, self.script = config, list(script)
         self.plans = plan_layers(config)
         self.chunks: list[tuple[int, list[int]]] = []
+        self.expected: list[tuple[int, list[int]]] = []
 
     def new_cache(self) -> SequenceCache:
         return SequenceCache(self.config, self.plans)
+
+    def expect(self, token_ids: Sequence[int], cache: SequenceCache) -> None:
+        self.expected.append((cache.length, list(token_ids)))
 
     def forward(
         self, batch: Batch, caches: Sequence[SequenceCache], *, on_layer: Callable[[int], None] | None = None

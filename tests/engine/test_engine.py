@@ -26,6 +26,15 @@ def test_the_prompt_is_one_forward_and_every_token_one_more(script_model) -> Non
     assert model.chunks == [(0, [0, 5, 6]), (3, [7]), (4, [8])]
 
 
+def test_a_token_that_will_be_fed_is_announced_before_it_is_given_out(script_model) -> None:
+    model = script_model(7, 8, EOS)
+    events = Engine(model, EOS).stream(Request(PROMPT, SamplingOptions(max_new_tokens=8)))
+    assert (next(events).token_id, model.expected) == (7, [(3, [7])])
+    assert [event.token_id for event in events] == [8, None]
+    assert model.expected == [(3, [7]), (4, [8])]
+    assert run(last := script_model(7, 8), 2) and last.expected == [(3, [7])]
+
+
 @pytest.mark.parametrize(("chunk", "sizes"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3]), (9, [3])])
 def test_a_long_prompt_is_read_in_chunks(script_model, chunk: int, sizes: list[int]) -> None:
     model, told = script_model(*[7] * len(sizes), 8), list[tuple[int, int]]()

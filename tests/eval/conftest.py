@@ -34,6 +34,9 @@ class SayingModel:
         self.left = [*self.replies.pop(0), 1] if self.replies else [1]
         return SequenceCache(self.config, self.plans)
 
+    def expect(self, token_ids: Sequence[int], cache: SequenceCache) -> None:
+        pass
+
     def forward(
         self, batch: Batch, caches: Sequence[SequenceCache], *, on_layer: Callable[[int], None] | None = None
     ) -> ForwardOutput:

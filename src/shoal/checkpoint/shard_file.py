@@ -2,7 +2,7 @@
 
 import mmap
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -19,6 +19,9 @@ from shoal.errors import CheckpointError, FileChangedError
 
 # Linux moves at most 2 GiB a call and says so by a short read; macOS refuses more instead.
 MAX_READ_NBYTES = 1 << 30
+
+ReadProgress = Callable[[int], None]
+"""Takes the bytes just read."""
 
 
 class FileIdentity(NamedTuple):
@@ -83,28 +86,45 @@ class ShardFile:
         if found != self._identity:
             raise FileChangedError(f"{quoted(self.path)} {_difference(self._identity, found)}", hint=_RESTART)
 
+    def reopen(self, flags: int = 0) -> int:
+        """A descriptor of its own onto the same file, read-only with `flags` added; whoever asks closes it.
+
+        Raises FileChangedError where the path names another file by now, OSError where the system refuses.
+        """
+        self.check()
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | flags)
+        try:
+            found = FileIdentity.of(os.fstat(fd))
+            if found != self._identity:
+                raise FileChangedError(f"{quoted(self.path)} {_difference(self._identity, found)}", hint=_RESTART)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
     def view(self, entry: TensorEntry) -> torch.Tensor:
         """The bytes of a tensor in the mapping, uint8 [nbytes], checked but not read."""
         self.check()
         return self._bytes[entry.start : entry.end]
 
-    def read(self, spans: Iterable[tuple[int, int]], nbytes: int) -> torch.Tensor:
+    def read(self, spans: Iterable[tuple[int, int]], nbytes: int, progress: ReadProgress | None = None) -> torch.Tensor:
         """The bytes `start` to `end` (absolute) of each span, end to end: uint8 [nbytes].
 
-        `nbytes` is the sum of the spans. Raises FileChangedError, also for a change while it was being read.
+        `nbytes` is the sum of the spans. `progress` is told of every GiB of a long span and at a span's end. Raises
+        FileChangedError, also for a change while it was being read.
         """
         out = room_for(nbytes)
         view = out.numpy().data
         filled = 0
         self.check()
         for start, end in spans:
-            self._read_into(view[filled : filled + end - start], start)
+            self._read_into(view[filled : filled + end - start], start, progress)
             filled += end - start
         self.check()
         assert filled == nbytes, (filled, nbytes)
         return out
 
-    def _read_into(self, view: memoryview, start: int) -> None:
+    def _read_into(self, view: memoryview, start: int, progress: ReadProgress | None) -> None:
         """Fills `view` from byte `start`; a read may return less than asked without the file having ended."""
         filled = 0
         while filled < len(view):
@@ -117,6 +137,8 @@ class ShardFile:
                 found = f"at byte {start:,} found {filled:,} bytes, expected {len(view):,}"
                 raise FileChangedError(f"{quoted(self.path)} was shortened: {found}", hint=_RESTART)
             filled += got
+            if progress is not None:
+                progress(got)
 
 
 def _map_read_only(fd: int, nbytes: int) -> torch.Tensor:

@@ -17,7 +17,7 @@ from shoal.checkpoint.directory import check_scales, find_index, locate_tensors,
 from shoal.checkpoint.garbage_collection import without_garbage_collection
 from shoal.checkpoint.header import TensorEntry
 from shoal.checkpoint.json_object import quoted
-from shoal.checkpoint.shard_file import ShardFile
+from shoal.checkpoint.shard_file import ReadProgress, ShardFile
 from shoal.errors import TensorError
 
 # Packed codes come as the bytes they are; `formats` decodes them (spec §3).
@@ -94,6 +94,10 @@ class Checkpoint:
         """Raises FileChangedError unless the tensor's shard is still the file that was opened."""
         self._files[self.entry(name).path].check()
 
+    def reopen(self, name: str, flags: int = 0) -> int:
+        """A descriptor of its own onto the tensor's shard, as of `ShardFile.reopen`."""
+        return self._files[self.entry(name).path].reopen(flags)
+
     def tensor(self, name: str) -> torch.Tensor:
         """A view of the mapped file in the tensor's shape; a copy where the file misaligns its items.
 
@@ -108,11 +112,12 @@ class Checkpoint:
             view = view.clone()
         return view.view(dtype).view(entry.shape)
 
-    def read(self, name: str) -> torch.Tensor:
-        """A copy of the tensor in memory of its own, of the dtypes of `tensor`."""
+    def read(self, name: str, progress: ReadProgress | None = None) -> torch.Tensor:
+        """A copy of the tensor in memory of its own, of the dtypes of `tensor`; `progress` is told of its bytes."""
         entry = self.entry(name)
         dtype = _torch_dtype(entry)
-        return self._read(entry, [(entry.start, entry.end)], entry.nbytes).view(dtype).view(entry.shape)
+        whole = self._files[entry.path].read([(entry.start, entry.end)], entry.nbytes, progress)
+        return whole.view(dtype).view(entry.shape)
 
     def read_rows(self, name: str, row_ids: npt.NDArray[np.int64] | torch.Tensor) -> torch.Tensor:
         """Copies of the rows `row_ids` (int64 [n], any order, repeats allowed): [n, *shape[1:]]."""

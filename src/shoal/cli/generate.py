@@ -56,6 +56,10 @@ def command(
     resident_engram: Annotated[
         bool, typer.Option("--resident-engram", help="Read the Engram tables into memory.")
     ] = False,
+    engram_memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory for Engram rows read before: 4GiB, 512MB. Default: 256MiB."),
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU threads, all there are if absent; the answer is the same for any.")
     ] = None,
@@ -87,7 +91,7 @@ def command(
     }
     text = source.read()
     messages: Prompt = [{"role": "user", "content": text}] if chat else text
-    with _load(directory, places, resident_engram, threads, prefill_chunk, quiet) as model:
+    with _load(directory, places, resident_engram, _size(engram_memory), threads, prefill_chunk, quiet) as model:
         _Run(model, messages, sampling, quiet, stats).show()
 
 
@@ -122,6 +126,7 @@ def _load(
     directory: Path | None,
     places: "ExpertPlaces",
     resident_engram: bool,
+    engram_memory: int | None,
     threads: int | None,
     prefill_chunk: int | None,
     quiet: bool,
@@ -144,6 +149,7 @@ def _load(
             **places,
             notice=None if quiet else _say,
             resident_engram=resident_engram,
+            engram_memory=engram_memory,
             threads=threads,
             prefill_chunk=prefill_chunk,
             cache_directory=cache_directory(),
@@ -202,12 +208,18 @@ class _Run:
             _write("\n")
 
     def _finish(self, completion: "Completion") -> None:
-        experts = self.model.assembled.expert_store.statistics
+        experts, store = self.model.assembled.expert_store.statistics, self.model.assembled.engram_store
+        engram = None if store is None else store.statistics
         if not self.quiet:
-            _say("\n".join([*_summary(completion), *([experts.line()] if experts is not None else [])]))
+            lines = _summary(completion)
+            lines += [experts.line()] if experts is not None else []
+            lines += [engram.line()] if engram is not None and engram.rows else []
+            _say("\n".join(lines))
         if self.stats is not None:
             content = {**completion.as_dict(), "load": asdict(self.model.report)}
-            write_json(self.stats, content | ({"experts": experts.as_dict()} if experts is not None else {}))
+            content |= {"experts": experts.as_dict()} if experts is not None else {}
+            content |= {"engram": asdict(engram)} if engram is not None else {}
+            write_json(self.stats, content)
 
 
 def _write(piece: str) -> None:

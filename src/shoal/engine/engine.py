@@ -43,6 +43,10 @@ class Model(Protocol):
         """
         ...
 
+    def expect(self, token_ids: Sequence[int], cache: SequenceCache) -> None:
+        """Say that these ids follow the sequence next: what their forward needs from the disk may be fetched."""
+        ...
+
 
 @dataclass(frozen=True)
 class TokenEvent:
@@ -88,6 +92,8 @@ class Engine:
             if token_id == self.eos_id:
                 yield TokenEvent(None, "stop", seconds)
                 return
+            if count < limit:
+                self.model.expect((token_id,), cache)
             yield TokenEvent(token_id, limit_reason if count == limit else None, seconds)
             chunk, on_layer, started = (token_id,), None, time.perf_counter()
 

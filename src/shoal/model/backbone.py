@@ -103,6 +103,16 @@ class Backbone:
             cache.commit(span.count)
         return output
 
+    def expect(self, token_ids: Sequence[int], cache: SequenceCache) -> None:
+        """Request the Engram rows that these ids will address once they follow the sequence."""
+        if self.addresses is None:
+            return
+        layout, token_map = self.addresses.layout, self.addresses.token_map
+        compressed = token_map.compress(token_ids)
+        for tables in layout.layers:
+            rows = hash_rows(tables, cache.history.ids, compressed, pad=token_map.pad)
+            self.engram_rows.request(tables.layer_id, rows.flatten().tolist())
+
     def _run(
         self, batch: Batch, caches: tuple[SequenceCache, ...], record: Recorder, on_layer: OnLayer | None
     ) -> ForwardOutput:

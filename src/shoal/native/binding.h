@@ -67,3 +67,4 @@ void bind_indexer(nb::class_<Kernels>& kernels);
 void bind_elementwise(nb::class_<Kernels>& kernels);
 void bind_stages(nb::class_<Kernels>& kernels);
 void bind_probe(nb::class_<Kernels>& kernels);
+void bind_row_reader(nb::module_& module);

@@ -59,4 +59,5 @@ NB_MODULE(_native, module) {
     bind_elementwise(kernels);
     bind_stages(kernels);
     bind_probe(kernels);
+    bind_row_reader(module);
 }

@@ -4,9 +4,6 @@
 // for those that entered: one that sleeps on a busy core is not waited for.
 #include "pool.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -16,6 +13,7 @@
 #include <vector>
 
 #include "scratch.inl"
+#include "signals_held.h"
 
 namespace {
 
@@ -42,21 +40,6 @@ bool spin_until(const Condition& done) {
     } while (std::chrono::steady_clock::now() < end);
     return done();
 }
-
-// While it lives, signals of the process go to its other threads: those started meanwhile inherit the mask and leave
-// Ctrl-C to Python. Faults of a thread's own stay its own.
-struct SignalsHeld {
-    SignalsHeld() {
-        sigset_t held;
-        sigfillset(&held);
-        for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&held, fault);
-        pthread_sigmask(SIG_SETMASK, &held, &before);
-    }
-    ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
-    SignalsHeld(const SignalsHeld&) = delete;
-    SignalsHeld& operator=(const SignalsHeld&) = delete;
-    sigset_t before;
-};
 
 }  // namespace
 

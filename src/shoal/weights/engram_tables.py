@@ -15,11 +15,11 @@ from shoal.weights.reader import WeightReader
 
 
 class MappedEngramRows:
-    """Each row is read from its shard when asked for."""
+    """Each row is read from its shard when asked for: slow, obvious, what every other store must equal."""
 
     def __init__(self, checkpoint: Checkpoint, plans: Sequence[LayerPlan]) -> None:
         self.checkpoint = checkpoint
-        self.names = _table_names(plans)
+        self.names = table_names(plans)
 
     def request(self, layer_id: int, row_ids: Sequence[int]) -> None:
         """Ignored: rows are read when they are gathered."""
@@ -30,7 +30,7 @@ class MappedEngramRows:
         distinct, places = row_ids.unique(return_inverse=True)
         codes = self.checkpoint.read_rows(f"{name}.weight", distinct)
         scales = self.checkpoint.read_rows(f"{name}.scale", distinct)
-        _refuse_nan(codes, scales, distinct, name)
+        refuse_nan_rows(codes, scales, distinct, name)
         return Quantized(codes, scales, Q8)[places]
 
 
@@ -38,7 +38,7 @@ class ResidentEngramRows:
     """The whole tables in memory."""
 
     def __init__(self, reader: WeightReader, plans: Sequence[LayerPlan]) -> None:
-        self.names = _table_names(plans)
+        self.names = table_names(plans)
         self.tables = {
             layer: Quantized(reader.tensor(f"{name}.weight"), reader.tensor(f"{name}.scale"), Q8)
             for layer, name in self.names.items()
@@ -50,15 +50,17 @@ class ResidentEngramRows:
     def gather(self, layer_id: int, row_ids: Int64[Tensor, "rows"]) -> Quantized:
         """Copies of the rows."""
         rows = self.tables[layer_id][row_ids]
-        _refuse_nan(rows.codes, rows.scales, row_ids, self.names[layer_id])
+        refuse_nan_rows(rows.codes, rows.scales, row_ids, self.names[layer_id])
         return rows
 
 
-def _table_names(plans: Sequence[LayerPlan]) -> dict[int, str]:
+def table_names(plans: Sequence[LayerPlan]) -> dict[int, str]:
+    """The name of each Engram layer's table, to which `.weight` and `.scale` are added."""
     return {plan.layer_id: f"{plan.prefix}.engram.embed" for plan in plans if plan.engram_index is not None}
 
 
-def _refuse_nan(codes: Tensor, scales: Tensor, row_ids: Tensor, name: str) -> None:
+def refuse_nan_rows(codes: Tensor, scales: Tensor, row_ids: Tensor, name: str) -> None:
+    """TensorError naming the first of the rows `row_ids` of table `name` that holds a NaN."""
     bad = ((codes & E4M3_NAN) == E4M3_NAN).any(-1) | (scales == E8M0_NAN).any(-1)
     if bool(bad.any()):
         row = int(row_ids[torch.nonzero(bad)[0, 0]])

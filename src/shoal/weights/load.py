@@ -67,7 +67,7 @@ def load_backbone(
     if config.has_engram:
         check_rows(config)
     plans = plan_layers(config)
-    reader = WeightReader(checkpoint, _counting(progress, _dense_nbytes(expected, checkpoint)))
+    reader = WeightReader(checkpoint, counting(progress, _dense_nbytes(expected, checkpoint)))
     builder = _Builder(
         config,
         plans,
@@ -93,7 +93,8 @@ def _dense_nbytes(expected: dict[str, TensorSpec], checkpoint: Checkpoint) -> in
     return sum(checkpoint.nbytes(name) for name in dense)
 
 
-def _counting(progress: TotalProgress | None, total: int) -> Callable[[int], None] | None:
+def counting(progress: TotalProgress | None, total: int) -> Callable[[int], None] | None:
+    """What takes the bytes just read and tells `progress` of their sum."""
     if progress is None:
         return None
     done = 0

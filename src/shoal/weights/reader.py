@@ -28,10 +28,8 @@ class WeightReader:
 
     def tensor(self, name: str) -> Tensor:
         """A BF16 or F32 tensor, or raw codes."""
-        tensor = self.checkpoint.read(name)
+        tensor = self.checkpoint.read(name, self.progress)
         self.read[name] = tensor.nbytes
-        if self.progress is not None:
-            self.progress(tensor.nbytes)
         if tensor.dtype == torch.float32 and _any_has_all(tensor.view(torch.int32), FLOAT32_INFINITY):
             raise TensorError(f"`{name}` holds a value that is not finite in `{self._shard(name)}`")
         return tensor
