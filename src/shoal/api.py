@@ -15,7 +15,6 @@ from shoal.errors import PromptError
 from shoal.text.chat import Message, render_chat
 from shoal.text.tokenizer import Tokenizer
 from shoal.weights.load import TotalProgress
-from shoal.weights.row_reader import Notice
 
 Prompt = str | Sequence[int] | Sequence[Message]
 """Raw text (BOS is put before it), token ids (used as they are), or Chat Completions messages (thinking off)."""

@@ -34,7 +34,7 @@ from shoal.weights.load import TotalProgress, counting, load_backbone
 from shoal.weights.names import expected_tensors
 from shoal.weights.reader import WeightReader
 from shoal.weights.report import LoadReport
-from shoal.weights.row_reader import Notice, RowReader, say_nothing
+from shoal.weights.row_reader import RowReader, say_nothing
 
 MINIATURE = Path(__file__).parent / "data" / "miniature"
 """The built-in checkpoint: the release's layout in 7 MB, trained on a small world (`training/`)."""
@@ -103,7 +103,7 @@ class Assembled:
     engram_store: StoredEngramRows | None
 
     def close(self) -> None:
-        """Lets the experts go, which writes what was to be written of them, the Engram rows, and then the checkpoint."""
+        """Lets the experts go, which writes what is to be written of them, the Engram rows and the checkpoint."""
         with ExitStack() as closing:
             closing.callback(self.checkpoint.close)
             if self.engram_store is not None:

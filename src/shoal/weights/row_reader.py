@@ -7,7 +7,7 @@ Which it is changes no byte; that something was refused is said once.
 import errno
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 import shoal._native as native
+from shoal.checkpoint.direct_file import Notice
 from shoal.checkpoint.header import TensorEntry
 from shoal.checkpoint.shards import Checkpoint
 from shoal.errors import FileChangedError, TensorError
@@ -24,8 +25,6 @@ BLOCK_NBYTES = 4096
 WAIT_SECONDS = 0.1
 DIRECT = getattr(os, "O_DIRECT", 0)
 
-Notice = Callable[[str], None]
-"""Takes a sentence for the user: something is slower than it could be, and why."""
 Rows = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int64]
 
