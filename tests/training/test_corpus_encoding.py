@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import shoal.errors
+from shoal.assemble import MINIATURE
 from shoal.text.chat import ChatOptions, render_chat
 from shoal.text.tokenizer import Tokenizer
 from training.corpus import Chat, Document, Text, documents
@@ -18,7 +18,7 @@ from training.corpus.tool_table import TOOLS
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.load(Path(shoal.errors.__file__).parent / "data" / "mini")
+    return Tokenizer.load(MINIATURE)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import shoal.errors
+from shoal.assemble import MINIATURE
 from shoal.text.chat import ChatOptions, render_chat
 from shoal.text.tokenizer import Tokenizer
 from training.corpus import documents
@@ -32,7 +33,7 @@ def read(suite: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.load(PACKAGE / "data" / "mini")
+    return Tokenizer.load(MINIATURE)
 
 
 @pytest.mark.parametrize("suite", SUITES)
