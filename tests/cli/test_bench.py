@@ -81,7 +81,13 @@ def test_loading_the_miniature_is_measured(run_shoal: RunShoal) -> None:
     assert [line.split()[0] for line in outcome.out.splitlines()[-2:]] == ["load_cold", "load_warm"]
 
 
-@pytest.mark.parametrize("what", ["decode", "prefill", "load"])
+def test_engram_rows_of_the_miniature_are_measured(run_shoal: RunShoal) -> None:
+    outcome = run_shoal("bench", "io", MINIATURE)
+    assert outcome.code == 0, outcome.err
+    assert [line.split()[0] for line in outcome.out.splitlines()[-2:]] == ["engram_96", "engram_512"]
+
+
+@pytest.mark.parametrize("what", ["decode", "prefill", "load", "io"])
 def test_a_directory_that_is_not_there_is_refused(run_shoal: RunShoal, tmp_path: Path, what: str) -> None:
     outcome = run_shoal("bench", what, tmp_path / "absent")
     assert outcome.code == 1

@@ -9,6 +9,7 @@ from typing import Self
 import torch
 
 from shoal.bench.decode import Decode
+from shoal.bench.engram import engram_results
 from shoal.bench.kernels import KernelBench, chosen
 from shoal.bench.load import disk_rate, load_results
 from shoal.bench.machine import describe_machine, free_memory, usable_cores
@@ -18,8 +19,10 @@ from shoal.bench.probe import Probe
 from shoal.bench.region import FEWEST_EXPERTS, RELEASED, ExpertRegion, ExpertShape, Say, num_experts
 from shoal.bench.result import Report, Result, Skipped
 from shoal.checkpoint.shards import Checkpoint
+from shoal.config.layer_plan import plan_layers
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
+from shoal.engram.layout import derive_layout
 from shoal.ops.kernels import Kernels, available_isas
 from shoal.plan.disk_probe import DiskRate
 from shoal.weights.load import TotalProgress
@@ -84,6 +87,19 @@ class Run:
         self.disk = disk_rate(directory)
         self.say("loading, cold then warm")
         yield from load_results(directory, self.disk, progress)
+
+    def io(self, directory: Path) -> Rows:
+        """What the disk gives while the model runs: rows of a token and of a prompt."""
+        self.say("measuring the disk")
+        self.disk = disk_rate(directory)
+        config = load_config(directory)
+        if not config.has_engram:
+            yield Skipped("engram_96", "the checkpoint has no Engram tables")
+            return
+        self.say("reading Engram rows")
+        columns = len(derive_layout(config).layers[0].buckets)
+        with Checkpoint.open(directory) as checkpoint:
+            yield from engram_results(checkpoint, plan_layers(config), columns, self.disk)
 
     def report(self, rows: Sequence[Result | Skipped]) -> Report:
         """All that was found, on this machine."""

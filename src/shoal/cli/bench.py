@@ -113,6 +113,16 @@ def load(checkpoint: Given = None, json_file: Json = None) -> None:
     _measure(rows, None, 1, json_file)
 
 
+@app.command("io")
+def io(checkpoint: Given = None, json_file: Json = None) -> None:
+    """Engram rows from the disk, of one token and of a prompt of 512, against the disk's bandwidth."""
+
+    def rows(run: "Run", progress: "_Progress") -> "Rows":
+        yield from run.io(_given_or_slim(checkpoint, progress))
+
+    _measure(rows, None, 1, json_file)
+
+
 @dataclass
 class _Progress:
     """What is going on: each new thing is said once on stderr, then every few seconds how long it has been."""

@@ -114,6 +114,8 @@ class StoredEngramRows:
     def _begin(self, layer_id: int, wanted: Ids) -> None:
         requests = self._requests_of(layer_id)
         for request in requests:
+            if np.array_equal(wanted, request.row_ids):
+                return
             wanted = wanted[~np.isin(wanted, request.row_ids, assume_unique=True)]
         if not len(wanted):
             return
