@@ -123,6 +123,23 @@ def io(checkpoint: Given = None, json_file: Json = None) -> None:
     _measure(rows, None, 1, json_file)
 
 
+@app.command("policies")
+def policies(
+    routing: Annotated[Path, typer.Argument(help="What `shoal generate --record-routing` wrote.")],
+    share: Annotated[list[float] | None, typer.Option(help="Of all experts held; may be given again.")] = None,
+    json_file: Json = None,
+) -> None:
+    """Which experts are worth their memory: hit rates of each policy on a recorded run."""
+    from shoal.bench.policies import SHARES, compare_policies, policy_lines
+    from shoal.weights.routing_trace import RoutingTrace
+
+    with Ticker(lambda: "replaying"):
+        found = compare_policies(RoutingTrace.load(routing), share or SHARES)
+    if json_file is not None:
+        write_json(json_file, [{"experts_held": each.num_slots, **each.rates} for each in found])
+    print("\n".join(policy_lines(found)))
+
+
 @dataclass
 class _Progress:
     """What is going on: each new thing is said once on stderr, then every few seconds how long it has been."""

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from shoal.weights.stored_experts import Key
 
-HALF_LIFE = 256
+HALF_LIFE = 64
 """Steps of a layer after which a visit counts half."""
 # An expert whose visits count less than this was not here before.
 _REMEMBERED = 0.25
