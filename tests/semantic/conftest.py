@@ -49,12 +49,12 @@ def intact(ask: Ask, sampled: Sampled) -> EvalResult:
     """Everything it is asked with nothing damaged."""
     return ask(
         [
-            sampled("facts", 100, "seen"),
-            sampled("facts", 60, "held-out"),
-            sampled("arithmetic", 60, "held-out"),
-            sampled("chat", 40),
-            sampled("tools", 24, "call"),
-            sampled("json", 24, "valid"),
-            sampled("text"),
+            sampled("facts", 60, "seen"),
+            sampled("facts", 40, "held-out"),
+            sampled("arithmetic", 40, "held-out"),
+            sampled("chat", 24),
+            sampled("tools", 12, "call"),
+            sampled("json", 16, "valid"),
+            sampled("text", 24),
         ]
     )
