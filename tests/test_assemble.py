@@ -64,7 +64,7 @@ def test_a_budget_for_experts_and_resident_tables_change_no_token_and_are_report
 
 @pytest.mark.parametrize("engram_memory", [0, 2000, 1 << 30])
 def test_no_memory_for_engram_rows_changes_a_token(plain: Assembled, engram_memory: int) -> None:
-    with assemble(LoadOptions(engram_memory=engram_memory)) as other:
+    with assemble(LoadOptions(MINI, engram_memory=engram_memory)) as other:
         store = other.engram_store
         assert store is not None
         assert tokens(other) == tokens(other) == tokens(plain)

@@ -82,7 +82,7 @@ def test_loading_the_miniature_is_measured(run_shoal: RunShoal) -> None:
 
 
 def test_engram_rows_of_the_miniature_are_measured(run_shoal: RunShoal) -> None:
-    outcome = run_shoal("bench", "io", MINIATURE)
+    outcome = run_shoal("bench", "io", MINI)
     assert outcome.code == 0, outcome.err
     assert [line.split()[0] for line in outcome.out.splitlines()[-2:]] == ["engram_96", "engram_512"]
 

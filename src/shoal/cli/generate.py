@@ -74,16 +74,9 @@ def command(
     source = PromptSource(prompt, prompt_file, ids, reads_stdin)
     if chat and ids is not None:
         raise typer.BadParameter("`--chat` renders text, expected no `--ids` with it")
-    sampling: Sampling = {
-        "max_new_tokens": max_new_tokens,
-        "temperature": temperature,
-        "top_p": top_p,
-        "seed": seed,
-    }
+    sampling: Sampling = {"max_new_tokens": max_new_tokens, "temperature": temperature, "top_p": top_p, "seed": seed}
     _check_sampling(sampling)
-    for file in (stats, expert_profile, record_routing):
-        if file is not None:
-            check_writable(file)
+    _check_writable(stats, expert_profile, record_routing)
     places: ExpertPlaces = {
         "expert_memory": _size(expert_memory),
         "expert_profile": expert_profile,
@@ -93,6 +86,12 @@ def command(
     messages: Prompt = [{"role": "user", "content": text}] if chat else text
     with _load(directory, places, resident_engram, _size(engram_memory), threads, prefill_chunk, quiet) as model:
         _Run(model, messages, sampling, quiet, stats).show()
+
+
+def _check_writable(*files: Path | None) -> None:
+    for file in files:
+        if file is not None:
+            check_writable(file)
 
 
 def _positionals(checkpoint: str | None, stdin: str | None) -> tuple[Path | None, bool]:
