@@ -114,18 +114,14 @@ def encoded(value: Tensor, spec: TensorSpec) -> Tensor:
         return value.to(torch.bfloat16)
     is_table = ".embed." in spec.name
     if ".experts." in spec.name or is_table:
-        groups = value.unflatten(-1, (-1, fq.TILE))
-        largest = fq.E4M3_MAX if is_table else fq.E2M1_MAX
-        scales = fq.power_of_two_up(groups.abs().amax(-1, keepdim=True).clamp_min(fq.WEIGHT_FLOOR) / largest)
+        groups, scales = fq.scaled_groups(value, fq.E4M3_MAX if is_table else fq.E2M1_MAX)
         if spec.dtype == "F8_E8M0":
             return _exponents(scales)[..., 0]
-        codes = (groups / scales).flatten(-2)
-        return encode_e4m3(codes) if is_table else pack_e2m1(encode_e2m1(codes))
-    tiles = value.unflatten(-1, (-1, fq.TILE)).unflatten(-3, (-1, fq.TILE))
-    scales = fq.power_of_two_up(tiles.abs().amax((-1, -3), keepdim=True).clamp_min(fq.WEIGHT_FLOOR) / fq.E4M3_MAX)
+        return encode_e4m3(groups.flatten(-2)) if is_table else pack_e2m1(encode_e2m1(groups.flatten(-2)))
+    tiles, scales = fq.scaled_tiles(value)
     if spec.dtype == "F8_E8M0":
         return _exponents(scales)[:, 0, :, 0]
-    return encode_e4m3((tiles / scales).flatten(-4, -3).flatten(-2))
+    return encode_e4m3(tiles.flatten(-4, -3).flatten(-2))
 
 
 def _exponents(powers: Tensor) -> Tensor:

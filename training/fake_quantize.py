@@ -47,9 +47,8 @@ def q4c(x: Tensor) -> Tensor:
 
 def e4m3_tiles(weight: Tensor) -> Tensor:
     """A dense weight [..., outputs, inputs]: E4M3, a power of two for a tile of 32 x 32."""
-    tiles = weight.detach().unflatten(-1, (-1, TILE)).unflatten(-3, (-1, TILE))
-    scale = power_of_two_up(tiles.abs().amax((-1, -3), keepdim=True).clamp_min(WEIGHT_FLOOR) / E4M3_MAX)
-    return straight_through(weight, (to_e4m3(tiles / scale) * scale).flatten(-4, -3).flatten(-2))
+    tiles, scale = scaled_tiles(weight.detach())
+    return straight_through(weight, (to_e4m3(tiles) * scale).flatten(-4, -3).flatten(-2))
 
 
 def e4m3_rows(rows: Tensor) -> Tensor:
@@ -60,6 +59,20 @@ def e4m3_rows(rows: Tensor) -> Tensor:
 def e2m1_rows(weight: Tensor) -> Tensor:
     """An expert's weight [..., outputs, inputs]: E2M1, a power of two for 32 inputs of a row."""
     return straight_through(weight, _e2m1_groups(weight.detach(), WEIGHT_FLOOR))
+
+
+def scaled_tiles(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """A dense weight in tiles [..., rows, 32, columns, 32], each divided by its scale; the scales, broadcastable."""
+    tiles = weight.unflatten(-1, (-1, TILE)).unflatten(-3, (-1, TILE))
+    scale = power_of_two_up(tiles.abs().amax((-1, -3), keepdim=True).clamp_min(WEIGHT_FLOOR) / E4M3_MAX)
+    return tiles / scale, scale
+
+
+def scaled_groups(x: Tensor, largest: float, floor: float = WEIGHT_FLOOR) -> tuple[Tensor, Tensor]:
+    """x in groups of 32 columns [..., groups, 32], each divided by its scale; the scales, broadcastable."""
+    groups = x.unflatten(-1, (-1, TILE))
+    scale = power_of_two_up(groups.abs().amax(-1, keepdim=True).clamp_min(floor) / largest)
+    return groups / scale, scale
 
 
 def power_of_two_up(x: Tensor) -> Tensor:
@@ -82,15 +95,13 @@ def to_e2m1(x: Tensor) -> Tensor:
 
 
 def _e4m3_groups(x: Tensor, floor: float) -> Tensor:
-    groups = x.unflatten(-1, (-1, TILE))
-    scale = power_of_two_up(groups.abs().amax(-1, keepdim=True).clamp_min(floor) / E4M3_MAX)
-    return (to_e4m3(groups / scale) * scale).flatten(-2)
+    groups, scale = scaled_groups(x, E4M3_MAX, floor)
+    return (to_e4m3(groups) * scale).flatten(-2)
 
 
 def _e2m1_groups(x: Tensor, floor: float) -> Tensor:
-    groups = x.unflatten(-1, (-1, TILE))
-    scale = power_of_two_up(groups.abs().amax(-1, keepdim=True).clamp_min(floor) / E2M1_MAX)
-    return (to_e2m1(groups / scale) * scale).flatten(-2)
+    groups, scale = scaled_groups(x, E2M1_MAX, floor)
+    return (to_e2m1(groups) * scale).flatten(-2)
 
 
 def _drop_bits(x: Tensor, count: int) -> Tensor:

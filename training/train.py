@@ -18,6 +18,7 @@ import torch.fx.experimental._config
 from torch import Tensor
 from torch.nn import functional
 
+from shoal.synth.replacement import replacing
 from training.batches import TOKENS, Batch, Batches, Corpus
 from training.geometry import geometry, token_map
 from training.model import Miniature
@@ -124,15 +125,14 @@ class Training:
     def save(self) -> None:
         """Write the state whole or not at all."""
         self.out.mkdir(parents=True, exist_ok=True)
-        partial = self.out / f"{STATE}.partial"
         state = {
             "weights": self.weights.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self.step,
             "seconds": self.seconds,
         }
-        torch.save(state, partial)
-        partial.replace(self.out / STATE)
+        with replacing(self.out / STATE) as file:
+            torch.save(state, file)
 
     def _restore(self) -> None:
         file = self.out / STATE

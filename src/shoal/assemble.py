@@ -142,8 +142,9 @@ def assemble(options: LoadOptions) -> Assembled:
         tables_nbytes = _tables_nbytes(checkpoint, plans) if options.resident_engram else 0
         engram_reader = WeightReader(checkpoint, counting(options.progress, tables_nbytes))
         engram_rows = _engram_rows(engram_reader, config, plans, options)
-        if isinstance(engram_rows, StoredEngramRows):
-            on_failure.callback(engram_rows.close)
+        engram_store = engram_rows if isinstance(engram_rows, StoredEngramRows) else None
+        if engram_store is not None:
+            on_failure.callback(engram_store.close)
         loaded = load_backbone(
             config,
             checkpoint,
@@ -158,7 +159,6 @@ def assemble(options: LoadOptions) -> Assembled:
     report = _with_resident(loaded.report, engram_reader.read, time.perf_counter() - started)
     chunk = options.prefill_chunk or chunk_tokens(config, _usable_memory())
     engine = Engine(loaded.backbone, eos_id, chunk)
-    engram_store = engram_rows if isinstance(engram_rows, StoredEngramRows) else None
     return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, store, engram_store)
 
 

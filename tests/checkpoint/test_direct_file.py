@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from direct_opens import refuse_direct_opens
 from shoal.checkpoint import direct_file
 from shoal.checkpoint.direct_file import ALIGNMENT, DirectFile, page_end, page_start
 from shoal.checkpoint.shard_file import ShardFile
@@ -52,17 +53,6 @@ def content(shard: ShardFile, start: int, end: int) -> bytes:
 def test_any_span_is_read_from_whole_pages(shard: ShardFile, opened: DirectFile, span: tuple[int, int | None]) -> None:
     start, end = span[0], span[1] or shard.path.stat().st_size
     assert read(opened, start, end) == content(shard, start, end)
-
-
-def refuse_direct_opens(monkeypatch: pytest.MonkeyPatch) -> None:
-    really = os.open
-
-    def open_(path: Path, flags: int, *more: int) -> int:
-        if flags & os.O_DIRECT:
-            raise OSError(errno.EINVAL, "Invalid argument")
-        return really(path, flags, *more)
-
-    monkeypatch.setattr(os, "open", open_)
 
 
 def refuse_direct_reads(monkeypatch: pytest.MonkeyPatch) -> None:

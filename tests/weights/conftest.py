@@ -3,13 +3,14 @@
 import json
 import shutil
 import struct
-import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+import watchdog
 from miniature import MINI
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan, plan_layers
@@ -85,21 +86,4 @@ def spoiled(tmp_path: Path) -> SpoiledCopy:
 def within() -> Callable[[Callable[[], Result]], Result]:
     """Runs a call in a thread of its own and fails where it does not return: a hang is a failure, not a wait."""
 
-    def run(call: Callable[[], Result]) -> Result:
-        returned, raised = list[Result](), list[BaseException]()
-
-        def target() -> None:
-            try:
-                returned.append(call())
-            except BaseException as problem:
-                raised.append(problem)
-
-        thread = threading.Thread(target=target, daemon=True)
-        thread.start()
-        thread.join(WATCHDOG_SECONDS)
-        assert not thread.is_alive(), f"no end after {WATCHDOG_SECONDS} s"
-        if raised:
-            raise raised[0]
-        return returned[0]
-
-    return run
+    return partial(watchdog.within, seconds=WATCHDOG_SECONDS)

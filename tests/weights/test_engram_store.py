@@ -3,7 +3,8 @@
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from shoal.weights.engram_store import MOST_FORGOTTEN, StoredEngramRows
 from shoal.weights.engram_tables import MappedEngramRows
 from shoal.weights.row_cache import PLACE_NBYTES
 from shoal.weights.row_reader import ReaderOptions, RowReader
+from watchdog import within
 
 Plans = tuple[LayerPlan, ...]
 ROWS = {1: 3688, 4: 3904}
@@ -27,27 +29,8 @@ ROW_NBYTES = 64 + 2 + PLACE_NBYTES
 BUDGETS = [0, ROW_NBYTES, 13 * ROW_NBYTES, 500 * ROW_NBYTES, 1 << 20]
 KINDS = [ReaderOptions(uring, direct, shuffle=11) for uring in (True, False) for direct in (True, False)]
 SECONDS = 20
+within_time = partial(within, seconds=SECONDS)
 SHARES = st.lists(st.floats(0, 1), max_size=12)
-
-
-def within_time(work: Callable[[], Any]) -> Any:
-    """What `work` gives or raises; a failure when it hangs."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append((work(), None))
-        except BaseException as problem:
-            outcome.append((None, problem))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(SECONDS)
-    assert outcome, "it hangs"
-    value, problem = outcome[0]
-    if problem is not None:
-        raise problem
-    return value
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=str)

@@ -2,10 +2,9 @@
 
 import os
 import shutil
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,30 +16,12 @@ from safetensors.torch import save_file
 from shoal.checkpoint.shards import Checkpoint
 from shoal.errors import FileChangedError, TensorError
 from shoal.weights.row_reader import ReaderOptions, RowReader
+from watchdog import within
 
 KINDS = [ReaderOptions(uring, direct, shuffle=7) for uring in (True, False) for direct in (True, False)]
 SECONDS = 20
+within_time = partial(within, seconds=SECONDS)
 ROWS, WIDTH = 5001, 100
-
-
-def within_time(work: Callable[[], Any]) -> Any:
-    """What `work` gives or raises; a failure when it hangs."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append((work(), None))
-        except BaseException as problem:
-            outcome.append((None, problem))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(SECONDS)
-    assert outcome, "it hangs"
-    value, problem = outcome[0]
-    if problem is not None:
-        raise problem
-    return value
 
 
 @pytest.fixture(scope="module")

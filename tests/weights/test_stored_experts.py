@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from direct_opens import refuse_direct_opens
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
@@ -125,14 +126,7 @@ def test_a_closed_checkpoint_is_an_error_and_not_a_hang(spoiled_experts: Any, wi
 def test_the_notice_of_a_disk_without_o_direct_comes_once(
     miniature: Checkpoint, config: ModelConfig, plans: Plans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = os.open
-
-    def open_(path: Path, flags: int, *more: int) -> int:
-        if flags & os.O_DIRECT:
-            raise OSError(errno.EINVAL, "Invalid argument")
-        return really(path, flags, *more)
-
-    monkeypatch.setattr(os, "open", open_)
+    refuse_direct_opens(monkeypatch)
     notices = list[str]()
     experts = CachedExperts(StoredExperts(miniature, config, plans, notices.append), 2)
     for layer_id in (0, 5, 9):

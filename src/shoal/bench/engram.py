@@ -68,7 +68,7 @@ def engram_results(
         # Opens the files.
         run.seconds(1, generator)
         for tokens, rounds in ROUNDS.items():
-            before = store.statistics.reads, store.statistics.nbytes_read
+            before = _counts(store)
             times = [run.seconds(tokens, generator) for _ in range(rounds)]
             reads, nbytes = (now - then for now, then in zip(_counts(store), before, strict=True))
             seconds = statistics.median(times)

@@ -1,11 +1,11 @@
 """JSON files for other programs, whole or not at all."""
 
 import json
-import os
 import tempfile
 from pathlib import Path
 
 from shoal.errors import OptionError
+from shoal.weights.whole_file import write_whole
 
 
 def check_writable(file: Path) -> None:
@@ -20,14 +20,4 @@ def check_writable(file: Path) -> None:
 
 def write_json(file: Path, content: object) -> None:
     """Write `content` to `file` through a temporary file; `OptionError` where it cannot be written."""
-    temporary = None
-    try:
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=file.name)
-        temporary = Path(name)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-        temporary.replace(file)
-    except OSError as error:
-        if temporary:
-            temporary.unlink(missing_ok=True)
-        raise OptionError(f"cannot write `{file}`: {error.strerror}") from None
+    write_whole(file, [json.dumps(content, indent=2, ensure_ascii=False), "\n"])

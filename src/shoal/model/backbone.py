@@ -9,7 +9,7 @@ from torch import Tensor
 
 from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
-from shoal.engram.hashing import hash_rows
+from shoal.engram.hashing import Int64Array, hash_rows
 from shoal.engram.layout import EngramLayout
 from shoal.engram.token_map import TokenMap
 from shoal.model.batch import Batch
@@ -48,6 +48,10 @@ class EngramAddresses:
 
     layout: EngramLayout
     token_map: TokenMap
+
+    def rows(self, history: Int64Array, compressed: Int64Array) -> list[Int64Array]:
+        """Of every Engram layer the rows [tokens, columns] of the compressed ids that follow a sequence's history."""
+        return [hash_rows(tables, history, compressed, pad=self.token_map.pad) for tables in self.layout.layers]
 
 
 @dataclass(frozen=True)
@@ -107,10 +111,9 @@ class Backbone:
         """Request the Engram rows that these ids will address once they follow the sequence."""
         if self.addresses is None:
             return
-        layout, token_map = self.addresses.layout, self.addresses.token_map
-        compressed = token_map.compress(token_ids)
-        for tables in layout.layers:
-            rows = hash_rows(tables, cache.history.ids, compressed, pad=token_map.pad)
+        compressed = self.addresses.token_map.compress(token_ids)
+        hashed = self.addresses.rows(cache.history.ids, compressed)
+        for tables, rows in zip(self.addresses.layout.layers, hashed, strict=True):
             self.engram_rows.request(tables.layer_id, rows.flatten().tolist())
 
     def _run(
@@ -165,8 +168,8 @@ class Backbone:
         for span, cache in zip(batch.spans, caches, strict=True):
             dead = None if batch.image_mask is None else batch.image_mask[span.rows].numpy()
             compressed = token_map.compress(batch.token_ids[span.rows].numpy(), dead)
-            for rows, tables in zip(per_layer, layout.layers, strict=True):
-                rows.append(torch.from_numpy(hash_rows(tables, cache.history.ids, compressed, pad=token_map.pad)))
+            for rows, hashed in zip(per_layer, self.addresses.rows(cache.history.ids, compressed), strict=True):
+                rows.append(torch.from_numpy(hashed))
             cache.history.extend(compressed)
         row_ids = [torch.cat(rows) for rows in per_layer]
         for tables, rows_of_layer in zip(layout.layers, row_ids, strict=True):

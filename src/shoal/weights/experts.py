@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
 from shoal.ops.mixture import ExpertWeights
+from shoal.weights.expert_extents import MATRICES, tensor_names
 from shoal.weights.reader import mapped_float4, refuse_nan_scales
 from shoal.weights.stored_experts import Key
 
@@ -31,12 +32,11 @@ class MappedExperts:
         """The views, made and checked once, and a tensor's name for each shard they lie in."""
         if (layer_id, expert_id) not in self._known:
             prefix = f"{self.prefixes[layer_id]}.{expert_id}"
-            names = [f"{prefix}.{part}" for part in ("w1", "w2", "w3")]
+            names = [f"{prefix}.{part}" for part in MATRICES]
             matrices = [mapped_float4(self.checkpoint, name) for name in names]
             for name, matrix in zip(names, matrices, strict=True):
                 refuse_nan_scales(matrix.scales, f"{name}.scale", self._shard(f"{name}.scale"))
-            tensors = [f"{name}.{part}" for name in names for part in ("weight", "scale")]
-            shards = frozenset({self._shard(tensor): tensor for tensor in tensors}.values())
+            shards = frozenset({self._shard(tensor): tensor for tensor in tensor_names(prefix)}.values())
             self._known[layer_id, expert_id] = ExpertWeights(*matrices), shards
         return self._known[layer_id, expert_id]
 

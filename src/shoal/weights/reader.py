@@ -70,6 +70,7 @@ def mapped_float4(checkpoint: Checkpoint, name: str) -> Float4Weight:
 
 def refuse_nan_scales(scales: Tensor, name: str, shard: str) -> None:
     """TensorError when an E8M0 scale is NaN (code 255)."""
-    if scales.numel() and int(scales.max()) == E8M0_NAN:
+    # numpy's maximum: torch would wake threads of its own in every thread that reads experts.
+    if scales.numel() and int(scales.numpy().max()) == E8M0_NAN:
         place = (scales == E8M0_NAN).nonzero()[0].tolist()
         raise TensorError(f"`{name}` is NaN (code 255) at {place} in `{shard}`, expected a power of two")
