@@ -4,7 +4,7 @@ Shards are mapped and read by Shoal itself, so a table larger than the memory co
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from shoal.checkpoint.directory import check_scales, find_index, locate_tensors, shard_names
+from shoal.checkpoint.directory import check_directory, check_scales, find_index, find_shards, locate_tensors
 from shoal.checkpoint.garbage_collection import without_garbage_collection
 from shoal.checkpoint.header import TensorEntry
 from shoal.checkpoint.json_object import quoted
@@ -44,21 +44,25 @@ class Checkpoint:
         self._files = files
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str]) -> "Checkpoint":
+    def open(cls, directory: str | os.PathLike[str], also: Sequence[str | os.PathLike[str]] = ()) -> "Checkpoint":
         """Opens the shards named by the directory's index or, without one, every `*.safetensors` in it.
 
-        All headers are checked, and that packed weights have their scales. Raises CheckpointError or, as they
-        apply, its subclasses HeaderError, ShardIndexError and TensorError.
+        Shards that are not in it may be in the directories `also`; each is taken from the first that has it. All
+        headers are checked, and that packed weights have their scales. Raises CheckpointError or, as they apply, its
+        subclasses HeaderError, ShardIndexError and TensorError.
         """
         # Absolute, so that a later chdir is not taken for a vanished file.
-        root = Path(directory).absolute()
-        index = find_index(root)
+        roots = [Path(root).absolute() for root in (directory, *also)]
+        for root in roots:
+            check_directory(root)
+        index = find_index(roots[0])
         with ExitStack() as stack, without_garbage_collection():
-            files = {name: stack.enter_context(ShardFile(root / name)) for name in shard_names(root, index)}
+            places = find_shards(roots, index)
+            files = {name: stack.enter_context(ShardFile(place)) for name, place in places.items()}
             entries = locate_tensors(index, {name: file.header for name, file in files.items()})
             check_scales(entries)
             stack.pop_all()
-        return cls(root, MappingProxyType(entries), {file.path: file for file in files.values()})
+        return cls(roots[0], MappingProxyType(entries), {file.path: file for file in files.values()})
 
     def __enter__(self) -> "Checkpoint":
         return self
