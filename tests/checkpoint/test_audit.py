@@ -387,19 +387,6 @@ def test_shards_that_are_links_are_followed(tmp_path: Path) -> None:
     assert failed(run(path)) | undecided(run(path)) == set()
 
 
-def test_shards_in_another_directory_have_arrived_too(tmp_path: Path) -> None:
-    directory, other = written(tmp_path), tmp_path / "other"
-    other.mkdir()
-    (directory / LAYER0).rename(other / LAYER0)
-    assert audit(directory, AuditOptions()).disk.absent == (LAYER0,)
-    report = audit(directory, AuditOptions(also=(other,)))
-    assert report.disk.absent == () and report.holds(require_complete=True)
-    with pytest.raises(CheckpointError, match="`.*/absent` does not exist"):
-        audit(directory, AuditOptions(also=(other / "absent",)))
-    with pytest.raises(OptionError, match="expected no `also` with it"):
-        AuditOptions(also=(other,), header_prefix=True)
-
-
 def test_a_shard_the_index_does_not_name_fails_the_index(tmp_path: Path) -> None:
     path = Forged().write(tmp_path / "forged")
     (path / "adapter.safetensors").write_bytes((path / LAYER0).read_bytes())

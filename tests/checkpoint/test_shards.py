@@ -49,17 +49,6 @@ def test_the_miniature_opens_without_its_index(mini, miniature, tmp_path):
             assert torch.equal(checkpoint.tensor(name), mini.tensor(name))
 
 
-@pytest.fixture
-def halves(miniature, tmp_path):
-    """The miniature with half of its shards in another directory."""
-    first, other = tmp_path / "first", tmp_path / "other"
-    shutil.copytree(miniature, first)
-    other.mkdir()
-    for path in sorted(first.glob("*.safetensors"))[::2]:
-        path.rename(other / path.name)
-    return first, other
-
-
 def test_shards_may_lie_in_several_directories(mini, halves):
     first, other = halves
     with Checkpoint.open(first, also=[other]) as checkpoint:
