@@ -77,6 +77,7 @@ class Shoal:
 def load(
     path: str | os.PathLike[str] | None = None,
     *,
+    also: Sequence[str | os.PathLike[str]] = (),
     arithmetic: str = "native",
     isa: str | None = None,
     expert_memory: int | None = None,
@@ -96,6 +97,7 @@ def load(
     )
     options = LoadOptions(
         checkpoint=checkpoint,
+        also=tuple(map(Path, also)),
         arithmetic=arithmetic,
         isa=isa,
         expert_memory=expert_memory,

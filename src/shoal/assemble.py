@@ -17,6 +17,7 @@ from shoal.config.layer_plan import LayerPlan, plan_layers
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
 from shoal.doctor.cores import affinity, read_cores
+from shoal.doctor.disk import read_disk, why_slow
 from shoal.doctor.memory import read_memory
 from shoal.engine.engine import Engine
 from shoal.engine.prefill import chunk_tokens
@@ -39,7 +40,7 @@ from shoal.weights.row_reader import RowReader, say_nothing
 MINIATURE = Path(__file__).parent / "data" / "miniature"
 """The built-in checkpoint: the release's layout in 7 MB, trained on a small world (`training/`)."""
 
-PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
+PROC, SYS, CGROUP = Path("/proc"), Path("/sys"), Path("/sys/fs/cgroup")
 # Where the system does not say how much is free.
 ASSUMED_MEMORY = 4 << 30
 
@@ -48,15 +49,17 @@ ASSUMED_MEMORY = 4 << 30
 class LoadOptions:
     """What to load and where it shall live. Raises `OptionError` for a value out of range.
 
-    `checkpoint` None is the built-in miniature; `isa` None takes the best native kernels; `expert_memory` bytes are for
-    routed experts, None leaves them to the page cache; `expert_profile` is read if it is there and written at the end,
-    `record_routing` is written at the end; `threads` None takes all processors this process may use;
-    `prefill_chunk` tokens of a prompt are read at once, None chooses from the free memory; `cache_directory` keeps the
-    Engram token map between runs; `engram_memory` bytes are for Engram rows, 256 MiB unless given; `resident_engram`
-    reads the whole tables instead; `notice` takes a sentence on each thing that is slower than it should be.
+    `checkpoint` None is the built-in miniature; `also` are more directories with shards of it; `isa` None takes the
+    best native kernels; `expert_memory` bytes are for routed experts, None leaves them to the page cache;
+    `expert_profile` is read if it is there and written at the end, `record_routing` is written at the end; `threads`
+    None takes all processors this process may use; `prefill_chunk` tokens of a prompt are read at once, None chooses
+    from the free memory; `cache_directory` keeps the Engram token map between runs; `engram_memory` bytes are for
+    Engram rows, 256 MiB unless given; `resident_engram` reads the whole tables instead; `notice` takes a sentence on
+    each thing that is slower than it should be.
     """
 
     checkpoint: Path | None = None
+    also: tuple[Path, ...] = ()
     arithmetic: str = "native"
     isa: str | None = None
     expert_memory: int | None = None
@@ -79,6 +82,8 @@ class LoadOptions:
             raise OptionError(f"`engram_memory` is {self.engram_memory}, expected 0 or more bytes")
         if self.engram_memory is not None and self.resident_engram:
             raise OptionError("`resident_engram` keeps every Engram row in memory, expected no `engram_memory` with it")
+        if self.also and self.checkpoint is None:
+            raise OptionError("`also` adds to a checkpoint, expected `checkpoint` with it")
 
     def _counts(self) -> tuple[tuple[str, int | None], ...]:
         return (
@@ -134,14 +139,16 @@ def assemble(options: LoadOptions) -> Assembled:
     # Two pools of threads on the same processors would only fight each other.
     torch.set_num_threads(1 if arithmetic.kernels is not None else threads)
     with ExitStack() as on_failure:
-        checkpoint = on_failure.enter_context(Checkpoint.open(directory))
+        checkpoint = on_failure.enter_context(Checkpoint.open(directory, options.also))
+        if options.notice is not None:
+            _say_what_is_slow(checkpoint, options.notice)
         plans = plan_layers(config)
         store = _experts(checkpoint, config, plans, options)
         if store.cached is not None:
             on_failure.callback(store.cached.close)
         tables_nbytes = _tables_nbytes(checkpoint, plans) if options.resident_engram else 0
-        engram_reader = WeightReader(checkpoint, counting(options.progress, tables_nbytes))
-        engram_rows = _engram_rows(engram_reader, config, plans, options)
+        with WeightReader(checkpoint, counting(options.progress, tables_nbytes), options.notice) as engram_reader:
+            engram_rows = _engram_rows(engram_reader, config, plans, options)
         engram_store = engram_rows if isinstance(engram_rows, StoredEngramRows) else None
         if engram_store is not None:
             on_failure.callback(engram_store.close)
@@ -153,6 +160,7 @@ def assemble(options: LoadOptions) -> Assembled:
             experts=store.experts,
             engram_rows=engram_rows,
             progress=_after(options.progress, tables_nbytes),
+            notice=options.notice,
         )
         on_failure.pop_all()
     eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
@@ -160,6 +168,14 @@ def assemble(options: LoadOptions) -> Assembled:
     chunk = options.prefill_chunk or chunk_tokens(config, _usable_memory())
     engine = Engine(loaded.backbone, eos_id, chunk)
     return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, store, engram_store)
+
+
+def _say_what_is_slow(checkpoint: Checkpoint, notice: Notice) -> None:
+    """A sentence on each directory of shards whose file system is slower than a local disk."""
+    for folder in checkpoint.folders():
+        disk = read_disk(folder, PROC, SYS)
+        if (reason := why_slow(disk)) is not None:
+            notice(f"`{folder}` is on {disk.file_system}: {reason}; expect less than a local NVMe disk gives")
 
 
 def _usable_memory() -> int:

@@ -34,6 +34,9 @@ def command(
         str | None, typer.Argument(help="The directory of the released files; the built-in miniature if absent.")
     ] = None,
     stdin: Annotated[str | None, typer.Argument(metavar="-", help="Read the prompt from standard input.")] = None,
+    also: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="More shards are in this directory; may be given again.")
+    ] = None,
     prompt: Annotated[str | None, typer.Option(help="The prompt.")] = None,
     prompt_file: Annotated[Path | None, typer.Option(help="A UTF-8 file with the prompt.")] = None,
     ids: Annotated[str | None, typer.Option(help="The prompt as token ids: 0,5,6. Nothing is added.")] = None,
@@ -71,6 +74,8 @@ def command(
 ) -> None:
     """Continue a prompt. The answer goes to stdout, everything else to stderr."""
     directory, reads_stdin = _positionals(checkpoint, stdin)
+    if also and directory is None:
+        raise typer.BadParameter("`--also` adds to a checkpoint, expected `CHECKPOINT` with it")
     source = PromptSource(prompt, prompt_file, ids, reads_stdin)
     if chat and ids is not None:
         raise typer.BadParameter("`--chat` renders text, expected no `--ids` with it")
@@ -84,7 +89,9 @@ def command(
     }
     text = source.read()
     messages: Prompt = [{"role": "user", "content": text}] if chat else text
-    with _load(directory, places, resident_engram, _size(engram_memory), threads, prefill_chunk, quiet) as model:
+    with _load(
+        directory, also or [], places, resident_engram, _size(engram_memory), threads, prefill_chunk, quiet
+    ) as model:
         _Run(model, messages, sampling, quiet, stats).show()
 
 
@@ -123,6 +130,7 @@ def _size(text: str | None) -> int | None:
 
 def _load(
     directory: Path | None,
+    also: list[Path],
     places: "ExpertPlaces",
     resident_engram: bool,
     engram_memory: int | None,
@@ -144,6 +152,7 @@ def _load(
 
         model = load(
             directory,
+            also=also,
             isa=forced_isa(),
             **places,
             notice=None if quiet else _say,
