@@ -37,4 +37,5 @@ def _last_reader(sources: tuple[int, ...], source: int, layers: int) -> int:
 def _least_squares(x: Tensor, y: Tensor) -> Tensor:
     """W [y, x] of the least |x·Wᵀ - y|², with a little weight on staying small; x and y are [tokens, dim]."""
     gram = x.T @ x + _RIDGE * len(x) * torch.eye(x.shape[1])
-    return torch.linalg.solve(gram, x.T @ y).T
+    solved: Tensor = torch.linalg.solve(gram, x.T @ y)
+    return solved.T

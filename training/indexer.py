@@ -1,7 +1,8 @@
 """The indexer in training: what it selects, and how it learns to select what attention reads (spec §4.5).
 
 No gradient passes a selection. The indexer's scores are pulled towards the attention that every layer its choice binds
-would pay to all visible entries; what it reads of the model is detached, so it never disturbs what it watches.
+would pay to all visible entries. What it reads of the model is detached but for the query latent, and that nearly: a
+layer must carry what a later one will look for, and without a gradient from here nothing tells it so.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ import torch
 from torch import Tensor
 
 from shoal.config.schema import ModelConfig
+
+QUERY_GRADIENT = 0.1
+"""What reaches the query latent of the indexer's gradient, which is several times the model's own."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,12 @@ def index_layer(
     elif candidates is not None:
         ranked = ranked.masked_fill(~candidates, -torch.inf)
     return Selection(scores, _barred(ranked, config.index_topk), inside)
+
+
+def gently(x: Tensor) -> Tensor:
+    """`x`, to which little of the gradient returns."""
+    still = x.detach()
+    return still + QUERY_GRADIENT * (x - still)
 
 
 def _barred(scores: Tensor, count: int) -> Tensor:

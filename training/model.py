@@ -15,7 +15,7 @@ from torch.nn import functional
 from shoal.ops.rope import Yarn, rope_frequencies
 from training import fake_quantize as fq
 from training.attention import both_weights, near_weights, window_keys, window_mask
-from training.indexer import Selection, attention_over, index_layer, index_loss
+from training.indexer import Selection, attention_over, gently, index_layer, index_loss
 from training.mixture import Dispatch, by_expert, route
 from training.streams import Mix
 from training.sublayers import (
@@ -210,7 +210,7 @@ class _Pass:
         c = self.config
         assert self.index_keys is not None
         place = c.index_source_layers.index(layer)
-        q = fq.bfloat16(qr.detach() @ self.w["index_wq_b"][place].T).unflatten(1, (c.index_n_heads, -1))
+        q = fq.bfloat16(gently(qr) @ self.w["index_wq_b"][place].T).unflatten(1, (c.index_n_heads, -1))
         q = fq.q4i(rotate(q, *self.yarn_angles)).unflatten(0, (self.batch, self.length))
         weights = (x.detach() @ self.w["index_weights"][place].T) * (c.index_n_heads * c.index_head_dim) ** -0.5
         weights = weights.unflatten(0, (self.batch, self.length))

@@ -59,7 +59,7 @@ AFAR = Stage(
     },
     tokens=8_000_000,
     steps=2000,
-    dense=900,
+    dense=1200,
     rate=0.8,
     warm_up=20,
     entries_from_keys=True,

@@ -29,9 +29,13 @@ class Sampling(TypedDict, total=False):
     seed: int
 
 
-class ExpertPlaces(TypedDict, total=False):
-    """Keywords of `load`: where routed experts live, and what is kept about them."""
+class Places(TypedDict, total=False):
+    """Keywords of `load`: what may be taken of the memory, where things live, and what is kept about them."""
 
+    memory: int | None
+    kv_memory: int | None
+    engram_memory: int | None
+    resident_engram: bool
     expert_memory: int | None
     expert_profile: Path | None
     record_routing: Path | None
@@ -79,6 +83,8 @@ def load(
     *,
     arithmetic: str = "native",
     isa: str | None = None,
+    memory: int | None = None,
+    kv_memory: int | None = None,
     expert_memory: int | None = None,
     expert_profile: str | os.PathLike[str] | None = None,
     record_routing: str | os.PathLike[str] | None = None,
@@ -98,6 +104,8 @@ def load(
         checkpoint=checkpoint,
         arithmetic=arithmetic,
         isa=isa,
+        memory=memory,
+        kv_memory=kv_memory,
         expert_memory=expert_memory,
         expert_profile=profile,
         record_routing=routing,

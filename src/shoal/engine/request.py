@@ -37,15 +37,34 @@ GREEDY = SamplingOptions()
 
 
 @dataclass(frozen=True)
+class Room:
+    """How long a sequence may become: the model's `context`, and what the KV cache holds where that is less."""
+
+    context: int
+    cache: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """The lesser of both."""
+        return self.context if self.cache is None else min(self.context, self.cache)
+
+    def describe(self) -> str:
+        """What sets the limit."""
+        if self.tokens == self.context:
+            return f"the context of {self.context:,}"
+        return f"the KV cache of {self.tokens:,} tokens (`--kv-memory`)"
+
+
+@dataclass(frozen=True)
 class Request:
     """One prompt, as ids with everything in it that the model shall see (BOS too), and how to continue it."""
 
     prompt_ids: tuple[int, ...]
     options: SamplingOptions = field(default=GREEDY)
 
-    def check(self, config: ModelConfig) -> None:
+    def check(self, config: ModelConfig, room: Room) -> None:
         """Raises `PromptError` unless the prompt has tokens of this vocabulary and leaves room for a new one."""
-        num_tokens, context = len(self.prompt_ids), config.context_length
+        num_tokens = len(self.prompt_ids)
         if not num_tokens:
             raise PromptError("the prompt is empty, expected at least one token")
         for position, token_id in enumerate(self.prompt_ids):
@@ -54,8 +73,8 @@ class Request:
                     f"token id {token_id} at position {position} of the prompt is outside the vocabulary, "
                     f"expected 0 to {config.vocab_size - 1}"
                 )
-        if num_tokens >= context:
+        if num_tokens >= room.tokens:
             raise PromptError(
-                f"the prompt has {num_tokens:,} tokens, expected at most {context - 1:,}: "
-                f"the context of {context:,} must hold at least one new token too"
+                f"the prompt has {num_tokens:,} tokens, expected at most {max(0, room.tokens - 1):,}: "
+                f"{room.describe()} must hold at least one new token too"
             )
