@@ -8,7 +8,8 @@ from miniature import MINI
 from shoal.assemble import MINIATURE, Assembled, LoadOptions, assemble
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layouts import load_config
-from shoal.engine.request import Request, SamplingOptions
+from shoal.engine.request import Request
+from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import ConfigError, OptionError, PromptError, TensorError, TokenizerError
 from shoal.plan.kv_cache import KVCache
 from shoal.plan.size import parse_size

@@ -10,7 +10,8 @@ from shoal.assemble import Assembled, LoadOptions, assemble
 from shoal.checkpoint.direct_file import Notice
 from shoal.engine.answer import Answer, Completion
 from shoal.engine.engine import PromptProgress
-from shoal.engine.request import Request, SamplingOptions
+from shoal.engine.request import Request
+from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import PromptError
 from shoal.text.chat import Message, render_chat
 from shoal.text.tokenizer import Tokenizer
@@ -27,6 +28,14 @@ class Sampling(TypedDict, total=False):
     temperature: float
     top_p: float
     seed: int
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+    frequency_penalty: float
+    presence_penalty: float
+    logit_bias: Mapping[int, float]
+    stop: tuple[str, ...]
+    logprobs: int | None
 
 
 class Places(TypedDict, total=False):
@@ -63,7 +72,7 @@ class Shoal:
         options = SamplingOptions(**sampling)
         prompt_ids = tuple(encode(self.tokenizer, prompt))
         events = self.assembled.engine.stream(Request(prompt_ids, options), progress)
-        return Answer(events, self.tokenizer, prompt_ids)
+        return Answer(events, self.tokenizer, prompt_ids, options.stop)
 
     def close(self) -> None:
         """Close stores and checkpoint. Nothing can be generated after that."""

@@ -26,7 +26,8 @@ from shoal.errors import CheckpointError, ConfigError, OptionError
 from shoal.model.backbone import Backbone
 from shoal.model.engram import EngramRows
 from shoal.ops.choose import arithmetic_named
-from shoal.plan.budget import Budget, Wishes, plan_budget
+from shoal.plan.budget import Budget, plan_budget
+from shoal.plan.least_memory import Wishes
 from shoal.plan.stored import count_stored
 from shoal.text.tokenizer import Tokenizer
 from shoal.weights.cached_experts import READER_THREADS

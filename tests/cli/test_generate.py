@@ -14,7 +14,8 @@ from miniature import MINI
 from shoal.assemble import MINIATURE
 from shoal.cli import ticker
 from shoal.engine.engine import PromptProgress, TokenEvent
-from shoal.engine.request import Request, SamplingOptions
+from shoal.engine.request import Request
+from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import FileChangedError
 from shoal.text.chat import render_chat
 from shoal.text.tokenizer import Tokenizer

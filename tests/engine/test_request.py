@@ -3,7 +3,8 @@ import math
 import pytest
 
 from shoal.config.schema import ModelConfig
-from shoal.engine.request import LARGEST_SEED, Request, Room, SamplingOptions
+from shoal.engine.request import Request, Room
+from shoal.engine.sampling_options import LARGEST_SEED, SamplingOptions
 from shoal.errors import OptionError, PromptError
 
 

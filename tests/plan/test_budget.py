@@ -7,8 +7,9 @@ import pytest
 
 from shoal.checkpoint.inventory import ROUTED
 from shoal.errors import OptionError
-from shoal.plan.budget import Activations, Budget, Wishes, context_within, plan_budget
+from shoal.plan.budget import Budget, plan_budget
 from shoal.plan.kv_cache import KVCache
+from shoal.plan.least_memory import Activations, Wishes, context_within
 from shoal.plan.size import GIB, MIB, parse_size
 from shoal.plan.stored import ENGRAM_TABLES, Stored
 
@@ -62,7 +63,7 @@ def test_what_is_given_is_kept(release: Stored) -> None:
 
 
 def test_resident_tables_are_counted(release: Stored) -> None:
-    with pytest.raises(OptionError, match=r"the Engram tables take 188\.83 GiB where"):
+    with pytest.raises(OptionError, match=r"the Engram rows take 188\.83 GiB where"):
         budget(release, memory=100 * GIB, resident_engram=True)
     found = budget(release, memory=230 * GIB, resident_engram=True)
     assert found.engram is None and total(found) + release.nbytes[ENGRAM_TABLES] == 230 * GIB

@@ -43,6 +43,10 @@ def command(
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Stop after so many tokens.")] = 128,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 0.0,
     top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens of this mass.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Draw from so many likeliest tokens; 0: all.")] = 0,
+    min_p: Annotated[float, typer.Option(help="Draw from tokens of this share of the likeliest's probability.")] = 0.0,
+    repetition_penalty: Annotated[float, typer.Option(help="Above 1: tokens said before become less likely.")] = 1.0,
+    stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given again.")] = None,
     seed: Annotated[int, typer.Option(help="Equal seeds draw equal tokens.")] = 0,
     memory: Annotated[
         str | None,
@@ -83,7 +87,16 @@ def command(
     source = PromptSource(prompt, prompt_file, ids, reads_stdin)
     if chat and ids is not None:
         raise typer.BadParameter("`--chat` renders text, expected no `--ids` with it")
-    sampling: Sampling = {"max_new_tokens": max_new_tokens, "temperature": temperature, "top_p": top_p, "seed": seed}
+    sampling: Sampling = {
+        "max_new_tokens": max_new_tokens,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+        "stop": tuple(stop or ()),
+        "seed": seed,
+    }
     _check_sampling(sampling)
     _check_writable(stats, expert_profile, record_routing)
     places: Places = {
@@ -119,7 +132,7 @@ def _positionals(checkpoint: str | None, stdin: str | None) -> tuple[Path | None
 
 
 def _check_sampling(sampling: "Sampling") -> None:
-    from shoal.engine.request import SamplingOptions
+    from shoal.engine.sampling_options import SamplingOptions
 
     try:
         SamplingOptions(**sampling)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from shoal.config.schema import ModelConfig
+from shoal.engine.logprobs import TokenLogprobs
 from shoal.engine.request import Request, Room
 from shoal.engine.sampler import Sampler
 from shoal.model.backbone import ForwardOutput
@@ -52,12 +53,14 @@ class Model(Protocol):
 class TokenEvent:
     """What one step gave. `token_id` is None when the step ended the sequence and gave no token of the answer.
 
-    `finish_reason` is set on the last event only; `seconds` is the step's wall time, the prompt's on the first event.
+    `finish_reason` is set on the last event only; `seconds` is the step's wall time, the prompt's on the first event;
+    `logprobs` is there where the request asked for them.
     """
 
     token_id: int | None
     finish_reason: FinishReason | None
     seconds: float
+    logprobs: TokenLogprobs | None = None
 
 
 class Engine:
@@ -83,7 +86,10 @@ class Engine:
         room = self.room.tokens - len(request.prompt_ids)
         wanted = request.options.max_new_tokens
         limit = min(wanted, room)
-        cache, sampler = self.model.new_cache(len(request.prompt_ids) + limit), Sampler(request.options)
+        cache, sampler = (
+            self.model.new_cache(len(request.prompt_ids) + limit),
+            Sampler(request.options, request.prompt_ids, self.model.config.vocab_size),
+        )
         limit_reason: FinishReason = "length" if wanted <= room else "context"
         started = time.perf_counter()
         *beginning, (chunk, on_layer) = self._chunks(request.prompt_ids, progress)
@@ -98,7 +104,8 @@ class Engine:
                 return
             if count < limit:
                 self.model.expect((token_id,), cache)
-            yield TokenEvent(token_id, limit_reason if count == limit else None, seconds)
+            reason = limit_reason if count == limit else None
+            yield TokenEvent(token_id, reason, seconds, sampler.logprobs(output.logits[0], token_id))
             chunk, on_layer, started = (token_id,), None, time.perf_counter()
 
     def _chunks(self, prompt_ids: tuple[int, ...], progress: PromptProgress | None) -> list[Chunk]:

@@ -1,7 +1,7 @@
 """How many tokens of a prompt are read at once: more read each expert for more rows, and need more memory."""
 
 from shoal.config.schema import ModelConfig
-from shoal.plan.budget import Activations
+from shoal.plan.least_memory import Activations
 
 CHUNKS = (2048, 1024, 512, 256, 128, 64)
 BFLOAT16, FLOAT32 = 2, 4

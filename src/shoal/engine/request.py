@@ -1,39 +1,10 @@
-"""What a caller asks of the engine. Everything is checked when it is made, so that a step never meets a bad value."""
+"""What a caller asks of the engine."""
 
-import math
 from dataclasses import dataclass, field
 
 from shoal.config.schema import ModelConfig
-from shoal.errors import OptionError, PromptError
-
-LARGEST_SEED = 2**64 - 1
-
-
-@dataclass(frozen=True)
-class SamplingOptions:
-    """How tokens are chosen and how many at most. Raises `OptionError` for a value out of range.
-
-    Temperature 0 takes the largest logit. Equal requests give equal tokens: `seed` has a fixed default.
-    """
-
-    max_new_tokens: int = 128
-    temperature: float = 0.0
-    top_p: float = 1.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        # Written so that NaN, which compares with nothing, is refused.
-        if not (0.0 <= self.temperature < math.inf):
-            raise OptionError(f"`temperature` is {self.temperature}, expected a finite number, 0 or above")
-        if not (0.0 < self.top_p <= 1.0):
-            raise OptionError(f"`top_p` is {self.top_p}, expected above 0 and at most 1")
-        if not (0 <= self.seed <= LARGEST_SEED):
-            raise OptionError(f"`seed` is {self.seed}, expected 0 to {LARGEST_SEED}")
-        if self.max_new_tokens < 1:
-            raise OptionError(f"`max_new_tokens` is {self.max_new_tokens}, expected 1 or more")
-
-
-GREEDY = SamplingOptions()
+from shoal.engine.sampling_options import GREEDY, SamplingOptions
+from shoal.errors import PromptError
 
 
 @dataclass(frozen=True)

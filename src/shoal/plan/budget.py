@@ -5,47 +5,31 @@ the disk. Rows get a little of what experts leave nothing of, since a text repea
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shoal.checkpoint.inventory import ROUTED
 from shoal.config.schema import ModelConfig
 from shoal.errors import OptionError
 from shoal.plan.kv_cache import KVCache
-from shoal.plan.memory_split import Term, refuse_too_little
-from shoal.plan.size import GIB, MIB, gib
-from shoal.plan.stored import DENSE, ENGRAM_TABLES, Stored
+from shoal.plan.least_memory import (
+    PROGRAM_NBYTES,
+    Activations,
+    Wishes,
+    context_within,
+    kv_nbytes,
+    least_experts,
+    least_parts,
+)
+from shoal.plan.memory_split import refuse_too_little
+from shoal.plan.size import MIB, gib
+from shoal.plan.stored import ENGRAM_TABLES, Stored
 
-PROGRAM_NBYTES = GIB // 2
-"""Assumed: interpreter and libraries."""
 MARGIN = 0.05
 """Of what is free, left to other programs where no budget is given."""
-# Of what the dense weights leave: a chunk of a prompt, the KV cache, Engram rows while experts do not all fit.
+# Of what is spare once everything has its least: a chunk of a prompt, the KV cache, Engram rows while experts do not
+# all fit.
 CHUNK_SHARE, KV_SHARE, ROW_SHARE = 3, 32, 64
 MOST_ROW_NBYTES = 256 * MIB
-SHORTEST_CONTEXT = 4096
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What a person gave, in bytes: `memory` for everything, the others for a class; None leaves it to the planner.
-
-    `chunk` tokens of a prompt are computed at once; `resident_engram` keeps all Engram rows.
-    """
-
-    memory: int | None = None
-    experts: int | None = None
-    engram: int | None = None
-    kv: int | None = None
-    chunk: int | None = None
-    resident_engram: bool = False
-
-
-@dataclass(frozen=True)
-class Activations:
-    """Bytes of one token of a chunk, and the chunks to choose from, the largest first."""
-
-    token_nbytes: int
-    chunks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -80,76 +64,31 @@ def plan_budget(stored: Stored, wishes: Wishes, usable: int, activations: Activa
     total was given a machine that is too small is tried all the same.
     """
     memory = wishes.memory if wishes.memory is not None else int(usable * (1 - MARGIN))
-    rest = max(0, memory - stored.dense - PROGRAM_NBYTES)
-    chunk = wishes.chunk or _chunk(activations, rest // CHUNK_SHARE)
-    kv = wishes.kv if wishes.kv is not None else _kv_nbytes(stored.config, rest // KV_SHARE)
-    context = context_within(stored.config, kv)
-    if not context:
-        least = KVCache(stored.config, 1).sequence_nbytes
-        raise OptionError(f"`--kv-memory` of {kv:,} bytes holds no token, wanted at least {least:,}")
-    fixed = _fixed(stored, wishes, chunk * activations.token_nbytes, kv)
+    least = least_parts(stored, wishes, activations)
     if wishes.memory is not None:
-        refuse_too_little(wishes.memory, [*fixed, _least_experts(stored, wishes)])
-    rest = max(0, memory - sum(term.nbytes for term in fixed))
+        refuse_too_little(wishes.memory, least.terms())
+    spare = max(0, memory - least.nbytes)
+    chunk = wishes.chunk or _chunk(activations, least.activations + spare // CHUNK_SHARE)
+    kv = wishes.kv if wishes.kv is not None else kv_nbytes(stored.config, least.kv + spare // KV_SHARE)
+    used = replace(least, activations=chunk * activations.token_nbytes, kv=kv)
+    rest = max(0, memory - used.nbytes + used.experts)
     experts = _experts(stored, wishes, rest)
-    return Budget(
-        memory,
-        stored.dense,
-        PROGRAM_NBYTES,
-        chunk * activations.token_nbytes,
-        kv,
-        experts,
-        _rows(stored, wishes, rest, experts),
-        context,
-        chunk,
-    )
+    rows = _rows(stored, wishes, rest, experts)
+    context = _context(stored.config, kv)
+    return Budget(memory, stored.dense, PROGRAM_NBYTES, used.activations, kv, experts, rows, context, chunk)
 
 
-def context_within(config: ModelConfig, nbytes: int) -> int:
-    """The most tokens of one sequence that `nbytes` hold, at most the model's context; 0 where they hold none."""
-    fits, too_long = 0, config.context_length + 1
-    while too_long - fits > 1:
-        middle = (fits + too_long) // 2
-        if KVCache(config, middle).sequence_nbytes <= nbytes:
-            fits = middle
-        else:
-            too_long = middle
-    return fits
+def _context(config: ModelConfig, kv: int) -> int:
+    tokens = context_within(config, kv)
+    if not tokens:
+        least = KVCache(config, 1).sequence_nbytes
+        raise OptionError(f"`--kv-memory` of {kv:,} bytes holds no token, wanted at least {least:,}")
+    return tokens
 
 
 def _chunk(activations: Activations, nbytes: int) -> int:
     within = (chunk for chunk in activations.chunks if chunk * activations.token_nbytes <= nbytes)
     return next(within, activations.chunks[-1])
-
-
-def _kv_nbytes(config: ModelConfig, nbytes: int) -> int:
-    """The whole context's, or what holds as many tokens as `nbytes` do, but never fewer than a short text's."""
-    tokens = max(context_within(config, nbytes), min(SHORTEST_CONTEXT, config.context_length))
-    return KVCache(config, tokens).sequence_nbytes
-
-
-def _fixed(stored: Stored, wishes: Wishes, activations: int, kv: int) -> list[Term]:
-    """What does not depend on what is left."""
-    shorter = "a shorter context (`--kv-memory`) takes less"
-    terms = [
-        Term(f"the dense weights ({', '.join(DENSE)})", stored.dense, "no option makes these smaller"),
-        Term("the program (assumed)", PROGRAM_NBYTES, None),
-        Term("the activations of a chunk of a prompt", activations, "`--prefill-chunk` makes these smaller"),
-        Term("the KV cache", kv, shorter),
-    ]
-    if wishes.resident_engram:
-        tables = stored.nbytes.get(ENGRAM_TABLES, 0)
-        terms.append(Term("the Engram tables", tables, "without `--resident-engram` they stay in the shards"))
-    elif wishes.engram is not None:
-        terms.append(Term("the Engram rows", wishes.engram, "`--engram-memory` makes this smaller"))
-    return terms
-
-
-def _least_experts(stored: Stored, wishes: Wishes) -> Term:
-    if wishes.experts is not None:
-        return Term("the routed experts", wishes.experts, "`--expert-memory` makes this smaller")
-    active = stored.config.n_activated_experts
-    return Term(f"{active} routed experts, as many as a layer runs at once,", active * stored.expert_nbytes, None)
 
 
 def _experts(stored: Stored, wishes: Wishes, rest: int) -> int | None:
@@ -159,7 +98,7 @@ def _experts(stored: Stored, wishes: Wishes, rest: int) -> int | None:
     if stored.nbytes[ROUTED] <= rest:
         return None
     rows = 0 if wishes.resident_engram or wishes.engram is not None else _little(rest)
-    return max(rest - rows, stored.config.n_activated_experts * stored.expert_nbytes)
+    return max(rest - rows, least_experts(stored))
 
 
 def _rows(stored: Stored, wishes: Wishes, rest: int, experts: int | None) -> int | None:
