@@ -9,9 +9,13 @@ import torch
 from miniature import MINI
 from shoal.assemble import MINIATURE, Assembled, LoadOptions, assemble
 from shoal.checkpoint.shards import Checkpoint
+from shoal.config.layouts import load_config
 from shoal.doctor.disk import Disk
-from shoal.engine.request import Request, SamplingOptions
-from shoal.errors import CheckpointError, ConfigError, OptionError, TensorError, TokenizerError
+from shoal.engine.request import Request
+from shoal.engine.sampling_options import SamplingOptions
+from shoal.errors import CheckpointError, ConfigError, OptionError, PromptError, TensorError, TokenizerError
+from shoal.plan.kv_cache import KVCache
+from shoal.plan.size import parse_size
 from shoal.weights.cached_experts import CachedExperts
 from shoal.weights.row_reader import RowReader
 
@@ -63,6 +67,29 @@ def test_a_budget_for_experts_and_resident_tables_change_no_token_and_are_report
         assert other.report.nbytes["Engram"] == plain.report.nbytes["Engram"] + tables
         # Weight and scale of two tables.
         assert (other.report.read, other.report.left) == (plain.report.read + 4, plain.report.left - 4)
+
+
+def test_the_smallest_budget_changes_no_token_and_less_is_refused(plain: Assembled) -> None:
+    with pytest.raises(OptionError) as caught:
+        assemble(LoadOptions(MINI, memory=1))
+    smallest = parse_size(caught.value.message.rpartition("would do is ")[2])
+    with assemble(LoadOptions(MINI, memory=smallest)) as other:
+        assert other.expert_store.cached is not None
+        assert other.engine.chunk_tokens == other.budget.chunk == 64
+        assert tokens(other) == tokens(plain)
+    with pytest.raises(OptionError, match="this does not fit"):
+        assemble(LoadOptions(MINI, memory=smallest - (1 << 20)))
+
+
+def test_a_kv_cache_for_few_tokens_ends_the_answer_and_refuses_a_longer_prompt() -> None:
+    config = load_config(MINI)
+    with assemble(LoadOptions(MINI, kv_memory=KVCache(config, 12).sequence_nbytes)) as assembled:
+        room = assembled.budget.context
+        assert 12 <= room < 40
+        events = list(assembled.engine.stream(Request((0, 5, 6), SamplingOptions(max_new_tokens=100))))
+        assert events[-1].finish_reason in ("context", "stop")
+        with pytest.raises(PromptError, match="KV cache"):
+            assembled.engine.stream(Request(tuple(range(3, 3 + room))))
 
 
 @pytest.mark.parametrize("engram_memory", [0, 2000, 1 << 30])
