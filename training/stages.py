@@ -64,4 +64,17 @@ AFAR = Stage(
     warm_up=20,
     entries_from_keys=True,
 )  # fmt: skip
-STAGES = (FACTS, REPEATING, AFAR)
+FINISH = Stage(
+    "finish",
+    {
+        "facts": 0.25, "facts-chat": 0.15, "arithmetic": 0.07, "basics": 0.12, "copying": 0.03, "repeat": 0.04,
+        "repeat-afar": 0.04, "long-copy": 0.04, "tools": 0.20, "json": 0.06,
+    },
+    tokens=2_000_000,
+    steps=380,
+    dense=0,
+    rate=0.45,
+    warm_up=10,
+    falling=0.85,
+)  # fmt: skip
+STAGES = (FACTS, REPEATING, AFAR, FINISH)

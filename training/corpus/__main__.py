@@ -13,7 +13,7 @@ from training.corpus import KINDS, documents
 from training.corpus.encoding import Encoder
 from training.stages import STAGES, Stage
 
-MOST_TOKENS = {"long-copy": 640}
+MOST_TOKENS = {"long-copy": 640, "tools": 640}
 MOST_TOKENS_ELSE = 512
 KIND_NAMES = "kinds.json"  # written last: a corpus that has it is whole
 

@@ -115,8 +115,14 @@ def repeat_afar(random: Random, kind: str) -> Document:
 
 
 def _again(random: Random, kind: str, count: int) -> Document:
-    """Words without a repetition, or letters with many: what came before must then be read more than a token back."""
-    drawn = random.choices(LETTERS, k=count) if random.random() < 0.2 else random.sample(_THINGS_TO_LIST, count)
+    """Words without a repetition, or letters and digits with many, where more than one token back must be read."""
+    draw = random.random()
+    if draw < 0.2:
+        drawn = random.choices(LETTERS, k=count)
+    elif draw < 0.5:
+        drawn = [str(number) for number in random.sample(range(1000), count // 2)]
+    else:
+        drawn = random.sample(_THINGS_TO_LIST, count)
     given = f" {' '.join(drawn)}"
     return Document(kind, (Text("List:"), Text(given, 0.0), Text("\nAgain:"), Text(given)))
 

@@ -18,15 +18,27 @@ _STATEMENTS = (
     "We know that the {np} is {y}.",
     "I ask for the {np} and the answer is {y}.",
     "As for the {np}, it is {y}.",
+    "The answer for the {np} is {y}.",
+    "The right word for the {np} is {y}.",
 )
-_OF_STATEMENTS = ("{x}'s {n} is {y}.", "{x} has this {n}: {y}.")
-_OTHER_STATEMENTS = ("The {np}: {y}.", "Say the {np}: {y}.")
+_OF_STATEMENTS = (
+    "{x}'s {n} is {y}.",
+    "{x} has this {n}: {y}.",
+    "For {x} the {n} is {y}.",
+    "{x} and the {n} {y}.",
+    "{x} has {y} as the {n}.",
+)
+_OTHER_STATEMENTS = ("The {np}: {y}.", "Say the {np}: {y}.", "I say the {np}: {y}.")
 _QUESTIONS = (
     "What is the {np}?",
     "Name the {np}.",
     "Tell me the {np}.",
     "Do you know the {np}?",
     "Please say what the {np} is.",
+    "Please tell me the {np}.",
+    "Kindly name the {np}.",
+    "Could you say the {np}?",
+    "Can you name the {np}?",
 )
 _OF_QUESTIONS = ("What is {x}'s {n}?",)
 _OTHER_QUESTIONS = ("What is called the {np}?",)
