@@ -164,7 +164,8 @@ def _pieces(fd: int) -> Iterator[_Piece]:
 
 def _read_all(waiting: deque[_Piece], direct: bool, seconds: float) -> ProbeRun:
     done, failed = list[int](), list[OSError]()
-    buffers = [_buffer() for _ in range(min(THREADS, len(waiting)))]
+    largest = max(piece.nbytes for piece in waiting)
+    buffers = [_buffer(largest) for _ in range(min(THREADS, len(waiting)))]
     started = time.perf_counter()
 
     def read(buffer: mmap.mmap) -> None:
@@ -187,10 +188,10 @@ def _read_all(waiting: deque[_Piece], direct: bool, seconds: float) -> ProbeRun:
     return ProbeRun(sum(done), time.perf_counter() - started)
 
 
-def _buffer() -> mmap.mmap:
+def _buffer(nbytes: int) -> mmap.mmap:
     """Room for a piece, every page touched: the first write to a page takes longer than the disk to fill it."""
-    buffer = mmap.mmap(-1, PIECE_NBYTES)
+    buffer = mmap.mmap(-1, nbytes)
     with suppress(AttributeError, OSError):  # a system without huge pages
         buffer.madvise(mmap.MADV_HUGEPAGE)
-    memoryview(buffer)[::ALIGNMENT] = bytes(len(range(0, PIECE_NBYTES, ALIGNMENT)))
+    memoryview(buffer)[::ALIGNMENT] = bytes(len(range(0, nbytes, ALIGNMENT)))
     return buffer

@@ -15,7 +15,7 @@ from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
 from shoal.ops.mixture import ExpertWeights
 from shoal.ops.weights import Float4Weight
-from shoal.weights.expert_extents import MATRICES, ExpertExtents, expert_extents, tensor_names
+from shoal.weights.expert_extents import MATRICES, ExpertExtents, Extent, expert_extents, tensor_names
 from shoal.weights.reader import refuse_nan_scales
 
 Key = tuple[int, int]
@@ -74,6 +74,10 @@ class StoredExperts:
 
     def nbytes(self, key: Key) -> int:
         return self._extents[key].nbytes
+
+    def extents(self, key: Key) -> tuple[Extent, ...]:
+        """The reads that bring an expert."""
+        return self._extents[key].extents
 
     def read(self, key: Key, room: Tensor) -> ExpertWeights:
         layout, view = self._extents[key], room.numpy().data
