@@ -105,15 +105,20 @@ def test_a_probe_runs_as_often_as_wanted_and_reads_all_before_it_begins_again(
 
 
 def test_a_read_that_fails_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_probe, "PIECE_NBYTES", 8192)
+    tried = list[int]()
+
     def read_into(piece: disk_probe._Piece, *more: Any) -> int:
+        tried.append(piece.offset)
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(disk_probe._Piece, "read_into", read_into)
     with (
-        DiskProbe([written(tmp_path / "a", 8192)]) as probe,
+        DiskProbe([written(tmp_path / "a", 100 * 8192)]) as probe,
         pytest.raises(OptionError, match="cannot be read: Input"),
     ):
-        within(probe.run, 20.0)
+        within(probe.run, 60.0)
+    assert len(tried) <= disk_probe.THREADS
 
 
 def test_a_probe_that_found_nothing_leaves_no_file_open(tmp_path: Path) -> None:
