@@ -125,8 +125,8 @@ class _Run:
 
         options = LoadOptions(
             self.checkpoint,
-            self.arithmetic,
-            forced_isa(),
+            arithmetic=self.arithmetic,
+            isa=forced_isa(),
             threads=1,
             cache_directory=cache_directory(),
             progress=describe_loading,
