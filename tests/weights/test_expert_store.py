@@ -62,10 +62,10 @@ def test_a_profile_warms_the_next_run(store, tmp_path: Path) -> None:
     file = tmp_path / "profile.json"
     run(store(nbytes=1 << 20, profile=file), (0, [1]), (3, [2, 5]), (3, [5]))
     again = store(nbytes=1 << 20, profile=file)
-    assert again.statistics.prefetches == 3
+    assert again.statistics.warmed == 3
     assert again.cached._slots.pinned == {(0, 1), (3, 2), (3, 5)}
     run(again, (3, [5]))
-    assert again.statistics.prefetches_used == again.statistics.hits + again.statistics.misses == 1
+    assert again.statistics.warmed_used == again.statistics.hits + again.statistics.misses == 1
 
 
 def test_with_one_slot_nobody_is_pinned(store, tmp_path: Path, miniature: Checkpoint) -> None:

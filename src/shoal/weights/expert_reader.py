@@ -3,11 +3,25 @@
 import threading
 from collections import deque
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from torch import Tensor
 
 from shoal.ops.mixture import ExpertWeights
 from shoal.weights.stored_experts import ExpertSource, Key
+
+
+class Urgency(IntEnum):
+    """Why an expert is read; what is of the first kind goes first.
+
+    One read keeps a disk busy: what nobody waits for would only take from the speed of what somebody does. So a read
+    ahead begins while nothing else is read, and one to warm the store while no demand is. Several reads ahead at once
+    would all be half done when the demands come; one after the other, the likeliest is there.
+    """
+
+    DEMAND = 0
+    AHEAD = 1
+    WARM = 2
 
 
 @dataclass(eq=False)
@@ -16,12 +30,13 @@ class ReadJob:
 
     key: Key
     room: Tensor
+    urgency: Urgency = Urgency.DEMAND
     weights: ExpertWeights | None = field(default=None, init=False)
     problem: BaseException | None = field(default=None, init=False)
 
 
 class ExpertReader:
-    """`num_threads` threads that fill rooms from a source, in the order of submission, until `close`.
+    """`num_threads` threads that fill rooms from a source, by urgency and then in the order of submission.
 
     A job that fails is done too: whoever waits for it is told why.
     """
@@ -37,17 +52,21 @@ class ExpertReader:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, job: ReadJob, *, urgent: bool = True) -> None:
-        """Returns at once. What is not urgent is read when nothing urgent is left. ValueError after `close`."""
-        self._queue.put(job, urgent)
+    def submit(self, job: ReadJob) -> None:
+        """Returns at once. ValueError after `close`."""
+        self._queue.put(job)
 
     def hurry(self, job: ReadJob) -> None:
-        """The job is waited for: it is urgent now, unless it has begun."""
+        """The job is a demand from now on."""
         self._queue.hurry(job)
 
-    def withdraw(self) -> ReadJob | None:
-        """Takes back the last job that is not urgent and has not begun."""
-        return self._queue.withdraw()
+    def withdraw(self, job: ReadJob) -> bool:
+        """Takes the job back; not when it has begun."""
+        return self._queue.withdraw(job)
+
+    def withdraw_last(self) -> ReadJob | None:
+        """Takes back the last job that is no demand and has not begun."""
+        return self._queue.withdraw_last()
 
     def done(self, *, wait: bool = False) -> list[ReadJob]:
         """The jobs done since the last call. With `wait`, which takes one that is under way, at least one."""
@@ -69,38 +88,61 @@ class _Queue:
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self._urgent, self._later = deque[ReadJob](), deque[ReadJob]()
-        self._done = list[ReadJob]()
+        self._waiting = {urgency: deque[ReadJob]() for urgency in Urgency}
+        self._begun, self._done = list[ReadJob](), list[ReadJob]()
         self._is_closed = False
 
-    def put(self, job: ReadJob, urgent: bool) -> None:
+    def put(self, job: ReadJob) -> None:
         with self.changed:
             if self._is_closed:
                 raise ValueError("the expert store is closed")
-            (self._urgent if urgent else self._later).append(job)
+            self._waiting[job.urgency].append(job)
             self.changed.notify_all()
 
     def hurry(self, job: ReadJob) -> None:
         with self.changed:
-            if job in self._later:
-                self._later.remove(job)
-                self._urgent.append(job)
+            if job in (waiting := self._waiting[job.urgency]):
+                waiting.remove(job)
+                self._waiting[Urgency.DEMAND].append(job)
+            job.urgency = Urgency.DEMAND
+            self.changed.notify_all()
 
-    def withdraw(self) -> ReadJob | None:
+    def withdraw(self, job: ReadJob) -> bool:
         with self.changed:
-            return self._later.pop() if self._later else None
+            if job not in (waiting := self._waiting[job.urgency]):
+                return False
+            waiting.remove(job)
+            return True
+
+    def withdraw_last(self) -> ReadJob | None:
+        with self.changed:
+            waiting = self._waiting[Urgency.WARM] or self._waiting[Urgency.AHEAD]
+            return waiting.pop() if waiting else None
 
     def take(self) -> ReadJob | None:
-        """The next job, when there is one; None once closed."""
+        """The next job, when it may begin; None once closed."""
         with self.changed:
-            self.changed.wait_for(lambda: self._urgent or self._later or self._is_closed)
+            self.changed.wait_for(lambda: self._next() or self._is_closed)
             if self._is_closed:
                 return None
-            return (self._urgent or self._later).popleft()
+            queue = self._next()
+            assert queue
+            self._begun.append(queue.popleft())
+            return self._begun[-1]
+
+    def _next(self) -> deque[ReadJob] | None:
+        """Where the job is that may begin."""
+        demands, ahead, warm = self._waiting.values()
+        if demands:
+            return demands
+        if ahead:
+            return None if self._begun else ahead
+        return None if any(job.urgency == Urgency.DEMAND for job in self._begun) else warm
 
     def finish(self, job: ReadJob, weights: ExpertWeights | None, problem: BaseException | None) -> None:
         with self.changed:
             job.weights, job.problem = weights, problem
+            self._begun.remove(job)
             self._done.append(job)
             self.changed.notify_all()
 
@@ -114,11 +156,11 @@ class _Queue:
     def close(self) -> None:
         with self.changed:
             self._is_closed = True
-            for job in (*self._urgent, *self._later):
-                job.problem = ValueError("the expert store is closed")
-                self._done.append(job)
-            self._urgent.clear()
-            self._later.clear()
+            for waiting in self._waiting.values():
+                for job in waiting:
+                    job.problem = ValueError("the expert store is closed")
+                self._done.extend(waiting)
+                waiting.clear()
             self.changed.notify_all()
 
 
