@@ -50,7 +50,8 @@ class LoadOptions:
 
     `checkpoint` None is the built-in miniature; `isa` None takes the best native kernels; `expert_memory` bytes are for
     routed experts, None leaves them to the page cache; `expert_profile` is read if it is there and written at the end,
-    `record_routing` is written at the end; `threads` None takes all processors this process may use;
+    `record_routing` is written at the end; `prefetch` reads ahead, where that pays, the experts that the next layer may
+    use; `threads` None takes all processors this process may use;
     `prefill_chunk` tokens of a prompt are read at once, None chooses from the free memory; `cache_directory` keeps the
     Engram token map between runs; `engram_memory` bytes are for Engram rows, 256 MiB unless given; `resident_engram`
     reads the whole tables instead; `notice` takes a sentence on each thing that is slower than it should be.
@@ -62,6 +63,7 @@ class LoadOptions:
     expert_memory: int | None = None
     expert_profile: Path | None = None
     record_routing: Path | None = None
+    prefetch: bool = True
     reader_threads: int = READER_THREADS
     resident_engram: bool = False
     engram_memory: int | None = None
@@ -196,7 +198,11 @@ def _experts(
         # Settled before the headers' offsets are used.
         expected_tensors(config, checkpoint)
     expert_options = ExpertOptions(
-        options.expert_memory, options.reader_threads, options.expert_profile, options.record_routing
+        options.expert_memory,
+        options.reader_threads,
+        options.expert_profile,
+        options.record_routing,
+        options.prefetch,
     )
     return ExpertStore(checkpoint, config, plans, expert_options, options.notice)
 

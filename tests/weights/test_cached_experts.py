@@ -171,6 +171,31 @@ def test_a_failure_that_nobody_waits_for_is_silent_until_it_is_asked_for(make: C
         ask(experts, 0, [3])
 
 
+def test_one_who_is_interrupted_while_waiting_may_ask_again(
+    make: Callable[..., CachedExperts],
+    within: Callable[[Callable[[], Any]], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experts = make(FakeSource(slow=0.005), 2)
+    done = experts._reader.done
+
+    def interrupted(*, wait: bool = False) -> Any:
+        if wait:
+            raise KeyboardInterrupt
+        return done()
+
+    for expert_ids in ([1, 2, 3], [3, 4], [1, 5]):
+        monkeypatch.setattr(experts._reader, "done", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            while True:  # until it has to wait
+                ask(experts, 0, expert_ids)
+                ask(experts, 1, expert_ids)
+        monkeypatch.setattr(experts._reader, "done", done)
+        groups = within(lambda expert_ids=expert_ids: ask(experts, 0, expert_ids))
+        assert sorted(expert_id for group in groups for expert_id in group) == expert_ids
+    assert len(experts._slots) == 2
+
+
 def test_a_closed_store_refuses(make: Callable[..., CachedExperts], within: Callable[[Callable[[], Any]], Any]) -> None:
     experts = make(FakeSource(), 4)
     ask(experts, 0, [1])

@@ -1,5 +1,7 @@
 """What a run is told to keep about its experts is kept, and used by the next."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,19 @@ def test_a_file_that_cannot_be_written_keeps_nothing_else_from_being_done(store,
     assert list(RoutingTrace.load(tmp_path / "r.jsonl")) == [(0, (1,))]
     with pytest.raises(ValueError, match="closed"):
         found.experts.request(0, [1])
+
+
+def test_a_full_disk_leaves_the_profile_of_the_runs_before(
+    store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "profile.json"
+    run(store(profile=file), (0, [1]))
+    before = file.read_bytes()
+
+    def fsync(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OptionError, match=r"cannot write .*: No space left on device"):
+        run(store(nbytes=1 << 20, profile=file), (0, [2]))
+    assert file.read_bytes() == before

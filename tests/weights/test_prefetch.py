@@ -185,4 +185,4 @@ def test_it_goes_on_where_guesses_are_right_and_stops_where_they_are_not(make: M
     steps = WINDOW + 100
     assert run_trace(make, True, steps) == list(range(steps))
     assert run_trace(make, False, steps) == list(range(WINDOW))
-    assert PAUSE > steps
+    assert steps < PAUSE
