@@ -28,16 +28,14 @@ bench: $(VENV)/ready
 	$(BIN)/shoal bench kernels $(if $(PEERS),--peers $(PEERS))
 
 # The built-in miniature anew (training/README.md): under two hours on two cores. Stopped, the same command goes on.
-train: $(OUT)/corpus/kinds.json
+train: $(OUT)/corpus/tokenizer.json
+	$(BIN)/python -m training.corpus $(OUT)/corpus --tokenizer $(OUT)/corpus
 	$(BIN)/python -m training.train $(OUT)/corpus $(OUT)/state --threads 2
 	rm -rf $(OUT)/miniature
 	$(BIN)/python -m training.export $(OUT)/corpus $(OUT)/state $(OUT)/miniature
 
 $(OUT)/corpus/tokenizer.json: | $(VENV)/ready
 	$(BIN)/python -m training.tokenizer $(OUT)/corpus
-
-$(OUT)/corpus/kinds.json: $(OUT)/corpus/tokenizer.json
-	$(BIN)/python -m training.corpus $(OUT)/corpus --tokenizer $(OUT)/corpus --tokens 12000000
 
 # Rebuilt when native sources or dependencies change; Python sources are used where they lie.
 $(VENV)/ready: $(NATIVE)

@@ -31,6 +31,9 @@ class FakeSource:
     def nbytes(self, key: Key) -> int:
         return self.slot_nbytes
 
+    def disk(self, key: Key) -> int:
+        return 0
+
     def read(self, key: Key, room: Tensor) -> ExpertWeights:
         self.reads.append(key)
         # What is half there must never be seen.

@@ -1,3 +1,5 @@
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,8 +9,13 @@ import torch
 from miniature import MINI
 from shoal.assemble import MINIATURE, Assembled, LoadOptions, assemble
 from shoal.checkpoint.shards import Checkpoint
-from shoal.engine.request import Request, SamplingOptions
-from shoal.errors import ConfigError, OptionError, TensorError, TokenizerError
+from shoal.config.layouts import load_config
+from shoal.doctor.disk import Disk
+from shoal.engine.request import Request
+from shoal.engine.sampling_options import SamplingOptions
+from shoal.errors import CheckpointError, ConfigError, OptionError, PromptError, TensorError, TokenizerError
+from shoal.plan.kv_cache import KVCache
+from shoal.plan.size import parse_size
 from shoal.weights.cached_experts import CachedExperts
 from shoal.weights.row_reader import RowReader
 
@@ -60,6 +67,29 @@ def test_a_budget_for_experts_and_resident_tables_change_no_token_and_are_report
         assert other.report.nbytes["Engram"] == plain.report.nbytes["Engram"] + tables
         # Weight and scale of two tables.
         assert (other.report.read, other.report.left) == (plain.report.read + 4, plain.report.left - 4)
+
+
+def test_the_smallest_budget_changes_no_token_and_less_is_refused(plain: Assembled) -> None:
+    with pytest.raises(OptionError) as caught:
+        assemble(LoadOptions(MINI, memory=1))
+    smallest = parse_size(caught.value.message.rpartition("would do is ")[2])
+    with assemble(LoadOptions(MINI, memory=smallest)) as other:
+        assert other.expert_store.cached is not None
+        assert other.engine.chunk_tokens == other.budget.chunk == 64
+        assert tokens(other) == tokens(plain)
+    with pytest.raises(OptionError, match="this does not fit"):
+        assemble(LoadOptions(MINI, memory=smallest - (1 << 20)))
+
+
+def test_a_kv_cache_for_few_tokens_ends_the_answer_and_refuses_a_longer_prompt() -> None:
+    config = load_config(MINI)
+    with assemble(LoadOptions(MINI, kv_memory=KVCache(config, 12).sequence_nbytes)) as assembled:
+        room = assembled.budget.context
+        assert 12 <= room < 40
+        events = list(assembled.engine.stream(Request((0, 5, 6), SamplingOptions(max_new_tokens=100))))
+        assert events[-1].finish_reason in ("context", "stop")
+        with pytest.raises(PromptError, match="KV cache"):
+            assembled.engine.stream(Request(tuple(range(3, 3 + room))))
 
 
 @pytest.mark.parametrize("engram_memory", [0, 2000, 1 << 30])
@@ -114,15 +144,55 @@ def test_threads_are_the_kernels_or_torchs(arithmetic: str, torchs: int) -> None
 
 @pytest.mark.parametrize("resident", [False, True])
 def test_progress_ends_at_the_total(resident: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.checkpoint.shard_file.MAX_READ_NBYTES", 100_000)
+    really = os.preadv
+    monkeypatch.setattr("shoal.checkpoint.direct_file.PIECE_NBYTES", 32_768)
+    monkeypatch.setattr("shoal.weights.read_ahead.TICK_SECONDS", 0.001)
+    monkeypatch.setattr(os, "preadv", lambda *given: (time.sleep(0.01), really(*given))[1])
     calls: list[tuple[int, int]] = []
     options = LoadOptions(MINI, resident_engram=resident, progress=lambda done, total: calls.append((done, total)))
     with assemble(options) as assembled:
         total = sum(assembled.report.nbytes.values())
     assert calls[-1] == (total, total)
     # Within a table too, which is 94 GiB in the release.
-    assert calls[0][0] <= 100_000
+    assert calls[0][0] <= 200_000
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+
+def test_shards_in_another_directory_are_loaded_and_change_no_token(
+    plain: Assembled, copy: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    for path in sorted(copy.glob("*.safetensors"))[::2]:
+        path.rename(other / path.name)
+    with pytest.raises(CheckpointError, match="lacks 9 of 18 shards"):
+        assemble(LoadOptions(copy))
+    with assemble(LoadOptions(copy, also=(other,), expert_memory=200_000)) as assembled:
+        assert tokens(assembled) == tokens(plain)
+
+
+def test_more_shards_need_a_checkpoint_to_be_added_to(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="`also` adds to a checkpoint, expected `checkpoint` with it"):
+        LoadOptions(also=(tmp_path,))
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Disk("/m", "nfs4", None, None), "is on nfs4: every read crosses the network; expect less than a local NVMe"),
+        (Disk("/m", "fuse.sshfs", None, None), "is on fuse.sshfs: every read passes through a program (FUSE); expect"),
+        (Disk("/m", "ext4", "nvme0n1", False), None),
+    ],
+)
+def test_a_directory_on_a_slow_file_system_is_named(
+    found: Disk, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.assemble.read_disk", lambda *_: found)
+    notices = list[str]()
+    with assemble(LoadOptions(MINI, notice=notices.append)):
+        pass
+    told = [notice for notice in notices if " is on " in notice]
+    assert len(told) == (0 if said is None else 1)
+    assert all(notice.startswith(f"`{MINI.resolve()}` {said}") for notice in told)
 
 
 def test_the_token_map_is_kept_where_one_says(tmp_path: Path) -> None:

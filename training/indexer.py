@@ -1,7 +1,8 @@
 """The indexer in training: what it selects, and how it learns to select what attention reads (spec §4.5).
 
-No gradient passes a selection. The indexer's scores are pulled towards the attention its layer would pay to all visible
-entries; what it reads of the model is detached, so it never disturbs what it watches.
+No gradient passes a selection. The indexer's scores are pulled towards the attention that every layer its choice binds
+would pay to all visible entries. What it reads of the model is detached but for the query latent, and that nearly: a
+layer must carry what a later one will look for, and without a gradient from here nothing tells it so.
 """
 
 from dataclasses import dataclass
@@ -11,14 +12,17 @@ from torch import Tensor
 
 from shoal.config.schema import ModelConfig
 
+QUERY_GRADIENT = 0.1
+"""What reaches the query latent of the indexer's gradient, which is several times the model's own."""
+
 
 @dataclass(frozen=True)
 class Selection:
-    """`barred` bool [rows, length, entries]; `candidates` likewise of what later layers may select, or None."""
+    """`scores` float32, `barred` bool [rows, length, entries]; `candidates` of what later layers may select."""
 
+    scores: Tensor
     barred: Tensor
     candidates: Tensor | None
-    loss: Tensor
 
 
 def index_layer(
@@ -26,15 +30,11 @@ def index_layer(
     keys: Tensor,
     weights: Tensor,
     hidden: Tensor,
-    attention: Tensor,
     layer: int,
     candidates: Tensor | None,
     config: ModelConfig,
 ) -> Selection:
-    """Select for q [rows, length, heads, dim] among keys [rows, entries, dim].
-
-    `hidden` bool [length, entries]; `attention` are the layer's unmasked scores [rows, blocks, heads, window, entries].
-    """
+    """Select for q [rows, length, heads, dim] among keys [rows, entries, dim]; `hidden` bool [length, entries]."""
     products = (q.flatten(1, 2) @ keys.transpose(1, 2)).unflatten(1, q.shape[1:3]).relu()
     scores = (products * weights[..., None]).sum(2).masked_fill(hidden, -torch.inf)
     ranked = scores.detach()
@@ -43,7 +43,13 @@ def index_layer(
         inside = _candidate_positions(ranked, hidden, config)
     elif candidates is not None:
         ranked = ranked.masked_fill(~candidates, -torch.inf)
-    return Selection(_barred(ranked, config.index_topk), inside, _loss(scores, hidden, attention))
+    return Selection(scores, _barred(ranked, config.index_topk), inside)
+
+
+def gently(x: Tensor) -> Tensor:
+    """`x`, to which little of the gradient returns."""
+    still = x.detach()
+    return still + QUERY_GRADIENT * (x - still)
 
 
 def _barred(scores: Tensor, count: int) -> Tensor:
@@ -62,10 +68,17 @@ def _candidate_positions(scores: Tensor, hidden: Tensor, config: ModelConfig) ->
     return kept.repeat_interleave(size, dim=-1)
 
 
-def _loss(scores: Tensor, hidden: Tensor, attention: Tensor) -> Tensor:
-    """Cross entropy of the scores' softmax to the attention's, heads averaged, where two entries or more are seen."""
-    target = attention.transpose(2, 3).flatten(1, 2)  # [rows, length, heads, entries]
-    target = target.masked_fill(hidden[:, None], -torch.inf).nan_to_num(neginf=-1e30).softmax(-1).mean(2)
+def attention_over(scores: Tensor, hidden: Tensor) -> Tensor:
+    """What a layer pays to each visible entry, heads averaged, [rows, length, entries].
+
+    `scores` are its own, unmasked, [rows, blocks, heads, window, entries].
+    """
+    by_head = scores.transpose(2, 3).flatten(1, 2)  # [rows, length, heads, entries]
+    return by_head.masked_fill(hidden[:, None], -1e30).softmax(-1).mean(2)
+
+
+def index_loss(scores: Tensor, hidden: Tensor, target: Tensor) -> Tensor:
+    """Cross entropy of the scores' softmax to `target`, where two entries or more are seen."""
     seen = (~hidden).sum(-1) > 1
     if not bool(seen.any()):
         return scores.sum() * 0.0

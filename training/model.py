@@ -15,7 +15,7 @@ from torch.nn import functional
 from shoal.ops.rope import Yarn, rope_frequencies
 from training import fake_quantize as fq
 from training.attention import both_weights, near_weights, window_keys, window_mask
-from training.indexer import Selection, index_layer
+from training.indexer import Selection, attention_over, gently, index_layer, index_loss
 from training.mixture import Dispatch, by_expert, route
 from training.streams import Mix
 from training.sublayers import (
@@ -35,11 +35,12 @@ Graph = Callable[..., Any]
 
 @dataclass
 class Output:
-    """What enters the head, [tokens, dim], the indexers' loss, and what each router chose."""
+    """What enters the head, [tokens, dim], the indexers' loss, what each router chose, what entered each attention."""
 
     hidden: Tensor
     index_loss: Tensor
     dispatches: list[Dispatch]
+    inputs: list[Tensor]
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,10 @@ class _Pass:
         self.mask = window_mask(self.length // self.config.window_size, self.config.window_size)
         self.entries: Tensor | None = None
         self.index_keys: Tensor | None = None
-        self.selection: Selection | None = None
-        self.candidates: Tensor | None = None
+        self.selections: list[Selection] = []  # that bind this layer, the newest last
         self.index_loss = torch.zeros(())
         self.dispatches: list[Dispatch] = []
+        self.inputs: list[Tensor] = []
 
     def _cos_sin(self, angles: Tensor) -> tuple[Tensor, Tensor]:
         return angles.cos().repeat(self.batch, 1), angles.sin().repeat(self.batch, 1)
@@ -121,7 +122,7 @@ class _Pass:
                 parts = (w[f"engram_{name}"][place] for name in ("wkv", "q", "k"))
                 streams = self.graphs.remember(streams, rows, *parts)
             streams, pre = self._layer(streams, pre, layer)
-        return Output(normed(streams, pre, w["norm"]), self.index_loss, self.dispatches)
+        return Output(normed(streams, pre, w["norm"]), self.index_loss, self.dispatches, self.inputs)
 
     def _layer(self, streams: Tensor, pre: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         c = self.config
@@ -130,6 +131,7 @@ class _Pass:
             *(streams, pre, cos, sin, self._hc("attn", layer), self.w["attn_norm"][layer]),
             *(self._of(layer, "wq_a", "q_norm", "wq_b"), self._of(layer, "wkv", "kv_norm"), c.n_heads),
         )
+        self.inputs.append(entered.x)
         if layer in c.kv_source_layers:
             self._compress(entered.x, c.compress_ratios[layer], c.kv_source_layers.index(layer))
         o = self._attend(entered.q, entered.kv, entered.x, entered.qr, layer)
@@ -196,15 +198,24 @@ class _Pass:
         visible = (torch.arange(self.length) + 1)[:, None] // c.compress_ratios[layer]
         hidden = torch.arange(far.shape[-1]) >= visible
         if layer in c.index_source_layers:
-            assert self.index_keys is not None
-            place = c.index_source_layers.index(layer)
-            q = fq.bfloat16(qr.detach() @ self.w["index_wq_b"][place].T).unflatten(1, (c.index_n_heads, -1))
-            q = fq.q4i(rotate(q, *self.yarn_angles)).unflatten(0, (self.batch, self.length))
-            weights = (x.detach() @ self.w["index_weights"][place].T) * (c.index_n_heads * c.index_head_dim) ** -0.5
-            weights = weights.unflatten(0, (self.batch, self.length))
-            found = index_layer(q, self.index_keys, weights, hidden, far.detach(), layer, self.candidates, c)
-            self.selection, self.index_loss = found, self.index_loss + found.loss
-            self.candidates = self.candidates if found.candidates is None else found.candidates
-        assert self.selection is not None
-        barred = self.selection.barred if self.sparse else hidden.expand(self.batch, -1, -1)
+            self._select(x, qr, layer, hidden)
+        target = attention_over(far.detach(), hidden)
+        for selection in self.selections:
+            self.index_loss = self.index_loss + index_loss(selection.scores, hidden, target)
+        barred = self.selections[-1].barred if self.sparse else hidden.expand(self.batch, -1, -1)
         return torch.zeros(barred.shape).masked_fill(barred, -torch.inf)
+
+    def _select(self, x: Tensor, qr: Tensor, layer: int, hidden: Tensor) -> None:
+        """An index source's choice; of the earlier ones the candidate source's still binds."""
+        c = self.config
+        assert self.index_keys is not None
+        place = c.index_source_layers.index(layer)
+        q = fq.bfloat16(gently(qr) @ self.w["index_wq_b"][place].T).unflatten(1, (c.index_n_heads, -1))
+        q = fq.q4i(rotate(q, *self.yarn_angles)).unflatten(0, (self.batch, self.length))
+        weights = (x.detach() @ self.w["index_weights"][place].T) * (c.index_n_heads * c.index_head_dim) ** -0.5
+        weights = weights.unflatten(0, (self.batch, self.length))
+        bound = [found for found in self.selections if found.candidates is not None]
+        if layer in c.kv_source_layers:
+            bound = []
+        candidates = bound[-1].candidates if bound else None
+        self.selections = [*bound, index_layer(q, self.index_keys, weights, hidden, layer, candidates, c)]

@@ -1,7 +1,6 @@
-"""`python -m training.train CORPUS OUT`: trains the miniature, or goes on where it stopped.
+"""`python -m training.train CORPUS OUT`: trains the miniature stage by stage, or goes on where it stopped.
 
-Quantisation is on from the first step. The state is written to OUT every few minutes and when interrupted; the rate
-rises, stays and falls to nothing at the last step.
+Quantisation is on from the first step. The state is written to OUT every few minutes and when interrupted.
 """
 
 import argparse
@@ -10,7 +9,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -20,40 +19,27 @@ from torch.nn import functional
 
 from shoal.synth.replacement import replacing
 from training.batches import TOKENS, Batch, Batches, Corpus
+from training.entries import entries_from_keys
 from training.geometry import geometry, token_map
 from training.model import Miniature
 from training.optimizer import Rates, optimizers, set_rate
+from training.stages import STAGES, Stage
 from training.weights import Weights
 
 HELD_OUT = 400
-WARM_UP, FALLING = 60, 0.6
-DENSE_STEPS = 400
 BIAS_STEP = 0.002
 SAVE_SECONDS, SHOW_SECONDS = 300, 10
-STATE = "state.pt"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long and in what pieces."""
-
-    steps: int
-    seed: int
-
-    def share(self, step: int) -> float:
-        """The rate at a step, of the full one."""
-        left = (self.steps - step) / self.steps
-        return min(1.0, (step + 1) / WARM_UP, max(0.0, left / FALLING))
+FITTED = 8  # batches that entries are fitted to
+STATE, TOKENIZER = "state.pt", "tokenizer.json"
 
 
 class Training:
-    """Weights, optimisers and the step they have reached."""
+    """Weights, optimisers and the step of a stage that they have reached; `corpus` is the stage's."""
 
-    def __init__(self, corpus: Path, out: Path, plan: Plan, compiled: bool) -> None:
-        self.corpus, self.out, self.plan = Corpus.load(corpus), out, plan
-        tokenizer = corpus / "tokenizer.json"
+    def __init__(self, corpus: Path, tokenizer: Path, out: Path, stage: Stage, *, seed: int, compiled: bool) -> None:
+        self.corpus, self.out, self.stage, self.seed = Corpus.load(corpus), out, stage, seed
         self.config = geometry(tokenizer)
-        self.weights = Weights(self.config, plan.seed)
+        self.weights = Weights(self.config, seed)
         self.model = Miniature(self.weights, compiled)
         # Of batches of any size, without gradients: each would compile anew.
         self.plain = Miniature(self.weights, compiled=False)
@@ -61,17 +47,22 @@ class Training:
         self.batches = Batches(self.corpus, self.config, token_map(tokenizer, self.config))
         self.kinds = json.loads((corpus / "kinds.json").read_text())
         self.step, self.seconds = 0, 0.0
+        self.first, self.before = 0, 0.0  # where this run began
         self._restore()
 
     def run(self) -> None:
-        """Train to the end of the plan. An interruption saves first."""
-        order = self.batches.shuffled(0, self.corpus.count - HELD_OUT, self.plan.seed)
+        """Train to the end of the stage. An interruption saves first."""
+        order = self.batches.shuffled(0, self.corpus.count - HELD_OUT, self.seed)
+        if self.step == 0 and self.stage.entries_from_keys:
+            entries_from_keys(self.plain, map(self.batches.build, islice(order, FITTED)))
+            order = self.batches.shuffled(0, self.corpus.count - HELD_OUT, self.seed)
         for _ in range(self.step):
             next(order)
+        self.first, self.before = self.step, self.seconds
         began, saved, shown = time.monotonic() - self.seconds, time.monotonic(), 0.0
         losses: list[float] = []
         try:
-            while self.step < self.plan.steps:
+            while self.step < self.stage.steps:
                 losses.append(self._advance(self.batches.build(next(order))))
                 self.seconds = time.monotonic() - began
                 if time.monotonic() - shown > SHOW_SECONDS:
@@ -86,8 +77,8 @@ class Training:
         self._show_held_out()
 
     def _advance(self, batch: Batch) -> float:
-        set_rate(self.optimizers, self.plan.share(self.step))
-        output = self.model.forward(batch.ids, batch.rows, sparse=self.step >= DENSE_STEPS)
+        set_rate(self.optimizers, self.stage.share(self.step))
+        output = self.model.forward(batch.ids, batch.rows, sparse=self.step >= self.stage.dense)
         nats, weights = self._nats(output.hidden, batch)
         loss = (nats * weights).sum() / weights.sum()
         (loss + output.index_loss).backward()
@@ -128,6 +119,7 @@ class Training:
         state = {
             "weights": self.weights.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "stage": self.stage.name,
             "step": self.step,
             "seconds": self.seconds,
         }
@@ -142,21 +134,38 @@ class Training:
         self.weights.load_state_dict(state["weights"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
-        self.step, self.seconds = state["step"], state["seconds"]
-        _say(f"going on at step {self.step:,}")
+        self.seconds = state["seconds"]
+        if state["stage"] == self.stage.name:
+            self.step = state["step"]
+            _say(f"{self.stage.name}: going on at step {self.step:,}")
 
     def _show(self, losses: list[float]) -> None:
-        rate = self.step * TOKENS / self.seconds
-        left = (self.plan.steps - self.step) * self.seconds / self.step / 60
+        pace = (self.seconds - self.before) / (self.step - self.first)
+        left = (self.stage.steps - self.step) * pace / 60
         loss = sum(losses) / len(losses)
         _say(
-            f"step {self.step:,} of {self.plan.steps:,}  loss {loss:.4f}  {rate:,.0f} tokens/s  "
+            f"{self.stage.name} {self.step:,} of {self.stage.steps:,}  loss {loss:.4f}  {TOKENS / pace:,.0f} tokens/s  "
             f"{self.seconds / 60:.1f} min, {left:.0f} left"
         )
 
     def _show_held_out(self) -> None:
         found = self.held_out()
         _say(f"held out {found.pop(''):.4f}  " + "  ".join(f"{name} {nats:.3f}" for name, nats in found.items()))
+
+
+def train(corpus: Path, out: Path, seed: int, *, compiled: bool) -> None:
+    """Every stage that is not over yet, in turn."""
+    reached = reached_stage(out)
+    for stage in STAGES[STAGES.index(reached) if reached else 0 :]:
+        Training(corpus / stage.name, corpus / TOKENIZER, out, stage, seed=seed, compiled=compiled).run()
+
+
+def reached_stage(out: Path) -> Stage | None:
+    """The stage that the state in `out` is in; None before the first."""
+    if not (out / STATE).exists():
+        return None
+    name = torch.load(out / STATE, weights_only=True, mmap=True)["stage"]
+    return next(stage for stage in STAGES if stage.name == name)
 
 
 def _say(line: str) -> None:
@@ -167,7 +176,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m training.train", description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", type=int, default=3400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--plain", action="store_true", help="do not compile: slower, but starts at once")
@@ -175,12 +183,11 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     # Sizes that happen to be equal in the first batch are not in the next: one graph shall serve all lengths.
     torch.fx.experimental._config.use_duck_shape = False
-    plan = Plan(arguments.steps, arguments.seed)
     # A service or a shell ends with TERM what a person ends with ^C; both save first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        Training(arguments.corpus, arguments.out, plan, not arguments.plain).run()
+        train(arguments.corpus, arguments.out, arguments.seed, compiled=not arguments.plain)
     except KeyboardInterrupt:
         _say("interrupted; the same command goes on")
 

@@ -10,7 +10,8 @@ from shoal.assemble import Assembled, LoadOptions, assemble
 from shoal.checkpoint.direct_file import Notice
 from shoal.engine.answer import Answer, Completion
 from shoal.engine.engine import PromptProgress
-from shoal.engine.request import Request, SamplingOptions
+from shoal.engine.request import Request
+from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import PromptError
 from shoal.text.chat import Message, render_chat
 from shoal.text.tokenizer import Tokenizer
@@ -27,11 +28,24 @@ class Sampling(TypedDict, total=False):
     temperature: float
     top_p: float
     seed: int
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+    frequency_penalty: float
+    presence_penalty: float
+    logit_bias: Mapping[int, float]
+    stop: tuple[str, ...]
+    logprobs: int | None
 
 
-class ExpertPlaces(TypedDict, total=False):
-    """Keywords of `load`: where routed experts live, and what is kept about them."""
+class Places(TypedDict, total=False):
+    """Keywords of `load`: what may be taken of the memory, where things live, and what is kept about them."""
 
+    also: Sequence[Path]
+    memory: int | None
+    kv_memory: int | None
+    engram_memory: int | None
+    resident_engram: bool
     expert_memory: int | None
     expert_profile: Path | None
     record_routing: Path | None
@@ -60,7 +74,7 @@ class Shoal:
         options = SamplingOptions(**sampling)
         prompt_ids = tuple(encode(self.tokenizer, prompt))
         events = self.assembled.engine.stream(Request(prompt_ids, options), progress)
-        return Answer(events, self.tokenizer, prompt_ids)
+        return Answer(events, self.tokenizer, prompt_ids, options.stop)
 
     def close(self) -> None:
         """Close stores and checkpoint. Nothing can be generated after that."""
@@ -78,8 +92,11 @@ class Shoal:
 def load(
     path: str | os.PathLike[str] | None = None,
     *,
+    also: Sequence[str | os.PathLike[str]] = (),
     arithmetic: str = "native",
     isa: str | None = None,
+    memory: int | None = None,
+    kv_memory: int | None = None,
     expert_memory: int | None = None,
     expert_profile: str | os.PathLike[str] | None = None,
     record_routing: str | os.PathLike[str] | None = None,
@@ -98,8 +115,11 @@ def load(
     )
     options = LoadOptions(
         checkpoint=checkpoint,
+        also=tuple(map(Path, also)),
         arithmetic=arithmetic,
         isa=isa,
+        memory=memory,
+        kv_memory=kv_memory,
         expert_memory=expert_memory,
         expert_profile=profile,
         record_routing=routing,

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,17 +18,21 @@ from shoal.config.layer_plan import LayerPlan, plan_layers
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
 from shoal.doctor.cores import affinity, read_cores
+from shoal.doctor.disk import read_disk, why_slow
 from shoal.doctor.memory import read_memory
 from shoal.engine.engine import Engine
-from shoal.engine.prefill import chunk_tokens
+from shoal.engine.prefill import activations
 from shoal.engram.token_map import TokenMap
 from shoal.errors import CheckpointError, ConfigError, OptionError
 from shoal.model.backbone import Backbone
 from shoal.model.engram import EngramRows
 from shoal.ops.choose import arithmetic_named
+from shoal.plan.budget import Budget, plan_budget
+from shoal.plan.least_memory import Wishes
+from shoal.plan.stored import count_stored
 from shoal.text.tokenizer import Tokenizer
 from shoal.weights.cached_experts import READER_THREADS
-from shoal.weights.engram_store import DEFAULT_CACHE_NBYTES, StoredEngramRows
+from shoal.weights.engram_store import StoredEngramRows
 from shoal.weights.engram_tables import ResidentEngramRows, table_names
 from shoal.weights.expert_store import ExpertOptions, ExpertStore
 from shoal.weights.load import TotalProgress, counting, load_backbone
@@ -39,7 +44,7 @@ from shoal.weights.row_reader import RowReader, say_nothing
 MINIATURE = Path(__file__).parent / "data" / "miniature"
 """The built-in checkpoint: the release's layout in 7 MB, trained on a small world (`training/`)."""
 
-PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
+PROC, SYS, CGROUP = Path("/proc"), Path("/sys"), Path("/sys/fs/cgroup")
 # Where the system does not say how much is free.
 ASSUMED_MEMORY = 4 << 30
 
@@ -48,18 +53,22 @@ ASSUMED_MEMORY = 4 << 30
 class LoadOptions:
     """What to load and where it shall live. Raises `OptionError` for a value out of range.
 
-    `checkpoint` None is the built-in miniature; `isa` None takes the best native kernels; `expert_memory` bytes are for
-    routed experts, None leaves them to the page cache; `expert_profile` is read if it is there and written at the end,
-    `record_routing` is written at the end; `prefetch` reads ahead, where that pays, the experts that the next layer may
-    use; `threads` None takes all processors this process may use;
-    `prefill_chunk` tokens of a prompt are read at once, None chooses from the free memory; `cache_directory` keeps the
-    Engram token map between runs; `engram_memory` bytes are for Engram rows, 256 MiB unless given; `resident_engram`
-    reads the whole tables instead; `notice` takes a sentence on each thing that is slower than it should be.
+    `checkpoint` None is the built-in miniature; `also` are more directories with shards of it; `isa` None takes the
+    best native kernels; `memory` bytes are for everything, None takes what is free less a margin; of them
+    `expert_memory` are for routed experts, `engram_memory` for Engram rows and `kv_memory` for the KV cache, None
+    leaves each to the planner; `resident_engram` reads the whole Engram tables instead; `expert_profile` is read if it
+    is there and written at the end, `record_routing` is written at the end; `prefetch` reads ahead, where that pays,
+    the experts that the next layer may use; `threads` None takes all processors this process may use; `prefill_chunk`
+    tokens of a prompt are read at once, None leaves it to the planner; `cache_directory` keeps the Engram token map
+    between runs; `notice` takes a sentence on each thing that is slower than it should be.
     """
 
     checkpoint: Path | None = None
+    also: tuple[Path, ...] = ()
     arithmetic: str = "native"
     isa: str | None = None
+    memory: int | None = None
+    kv_memory: int | None = None
     expert_memory: int | None = None
     expert_profile: Path | None = None
     record_routing: Path | None = None
@@ -81,9 +90,25 @@ class LoadOptions:
             raise OptionError(f"`engram_memory` is {self.engram_memory}, expected 0 or more bytes")
         if self.engram_memory is not None and self.resident_engram:
             raise OptionError("`resident_engram` keeps every Engram row in memory, expected no `engram_memory` with it")
+        if self.also and self.checkpoint is None:
+            raise OptionError("`also` adds to a checkpoint, expected `checkpoint` with it")
+
+    @property
+    def wishes(self) -> Wishes:
+        """What the planner is told."""
+        return Wishes(
+            self.memory,
+            self.expert_memory,
+            self.engram_memory,
+            self.kv_memory,
+            self.prefill_chunk,
+            self.resident_engram,
+        )
 
     def _counts(self) -> tuple[tuple[str, int | None], ...]:
         return (
+            ("memory", self.memory),
+            ("kv_memory", self.kv_memory),
             ("expert_memory", self.expert_memory),
             ("reader_threads", self.reader_threads),
             ("threads", self.threads),
@@ -101,8 +126,17 @@ class Assembled:
     config: ModelConfig
     checkpoint: Checkpoint
     report: LoadReport
+    budget: Budget
     expert_store: ExpertStore
     engram_store: StoredEngramRows | None
+
+    def places(self) -> Iterator[str]:
+        """Where each class of bytes lives and how much of it, for a person."""
+        yield from self.budget.lines()
+        yield f"  {self.expert_store.line()}"
+        if self.config.has_engram:
+            rows = "all of them in memory" if self.engram_store is None else self.engram_store.line()
+            yield f"  Engram rows: {rows}"
 
     def close(self) -> None:
         """Lets the experts go, which writes what is to be written of them, the Engram rows and the checkpoint."""
@@ -130,20 +164,23 @@ def assemble(options: LoadOptions) -> Assembled:
     started = time.perf_counter()
     directory = options.checkpoint or MINIATURE
     config = _config(directory)
+    budget = plan_budget(count_stored(config), options.wishes, _usable_memory(), activations(config))
     tokenizer = Tokenizer.load(directory, config.vocab_size)
     threads = options.threads or read_cores(PROC, CGROUP, affinity()).usable
     arithmetic = arithmetic_named(options.arithmetic, options.isa, threads)
     # Two pools of threads on the same processors would only fight each other.
     torch.set_num_threads(1 if arithmetic.kernels is not None else threads)
     with ExitStack() as on_failure:
-        checkpoint = on_failure.enter_context(Checkpoint.open(directory))
+        checkpoint = on_failure.enter_context(Checkpoint.open(directory, options.also))
+        if options.notice is not None:
+            _say_what_is_slow(checkpoint, options.notice)
         plans = plan_layers(config)
-        store = _experts(checkpoint, config, plans, options)
+        store = _experts(checkpoint, config, plans, options, budget)
         if store.cached is not None:
             on_failure.callback(store.cached.close)
         tables_nbytes = _tables_nbytes(checkpoint, plans) if options.resident_engram else 0
-        engram_reader = WeightReader(checkpoint, counting(options.progress, tables_nbytes))
-        engram_rows = _engram_rows(engram_reader, config, plans, options)
+        with WeightReader(checkpoint, counting(options.progress, tables_nbytes), options.notice) as engram_reader:
+            engram_rows = _engram_rows(engram_reader, config, plans, options, budget)
         engram_store = engram_rows if isinstance(engram_rows, StoredEngramRows) else None
         if engram_store is not None:
             on_failure.callback(engram_store.close)
@@ -155,13 +192,21 @@ def assemble(options: LoadOptions) -> Assembled:
             experts=store.experts,
             engram_rows=engram_rows,
             progress=_after(options.progress, tables_nbytes),
+            notice=options.notice,
         )
         on_failure.pop_all()
     eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
     report = _with_resident(loaded.report, engram_reader.read, time.perf_counter() - started)
-    chunk = options.prefill_chunk or chunk_tokens(config, _usable_memory())
-    engine = Engine(loaded.backbone, eos_id, chunk)
-    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, store, engram_store)
+    engine = Engine(loaded.backbone, eos_id, budget.chunk, cache_tokens=budget.context)
+    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, budget, store, engram_store)
+
+
+def _say_what_is_slow(checkpoint: Checkpoint, notice: Notice) -> None:
+    """A sentence on each directory of shards whose file system is slower than a local disk."""
+    for folder in checkpoint.folders():
+        disk = read_disk(folder, PROC, SYS)
+        if (reason := why_slow(disk)) is not None:
+            notice(f"`{folder}` is on {disk.file_system}: {reason}; expect less than a local NVMe disk gives")
 
 
 def _usable_memory() -> int:
@@ -192,13 +237,13 @@ def _token_map(config: ModelConfig, tokenizer: Tokenizer, options: LoadOptions) 
 
 
 def _experts(
-    checkpoint: Checkpoint, config: ModelConfig, plans: tuple[LayerPlan, ...], options: LoadOptions
+    checkpoint: Checkpoint, config: ModelConfig, plans: tuple[LayerPlan, ...], options: LoadOptions, budget: Budget
 ) -> ExpertStore:
-    if options.expert_memory is not None:
+    if budget.experts is not None:
         # Settled before the headers' offsets are used.
         expected_tensors(config, checkpoint)
     expert_options = ExpertOptions(
-        options.expert_memory,
+        budget.experts,
         options.reader_threads,
         options.expert_profile,
         options.record_routing,
@@ -208,12 +253,11 @@ def _experts(
 
 
 def _engram_rows(
-    reader: WeightReader, config: ModelConfig, plans: tuple[LayerPlan, ...], options: LoadOptions
+    reader: WeightReader, config: ModelConfig, plans: tuple[LayerPlan, ...], options: LoadOptions, budget: Budget
 ) -> EngramRows:
-    if not options.resident_engram:
-        nbytes = DEFAULT_CACHE_NBYTES if options.engram_memory is None else options.engram_memory
+    if budget.engram is not None:
         row_reader = RowReader(reader.checkpoint, notice=options.notice or say_nothing)
-        return StoredEngramRows(reader.checkpoint, plans, nbytes, row_reader)
+        return StoredEngramRows(reader.checkpoint, plans, budget.engram, row_reader)
     # Settled before the tables are read, which takes minutes at released size.
     expected_tensors(config, reader.checkpoint)
     return ResidentEngramRows(reader, plans)

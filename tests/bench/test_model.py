@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,11 +70,23 @@ def test_a_prompt_is_extrapolated_from_layers_to_the_model(model: BenchModel, be
     assert row.more["assumed_kinds"] == []
 
 
-def test_loading_is_measured_cold_and_warm() -> None:
-    cold, warm = load_results(MINI, DiskRate(1e9, True))
-    assert (cold.name, warm.name) == ("load_cold", "load_warm")
-    assert cold.nbytes == warm.nbytes > 1 << 20
-    assert cold.ratio == pytest.approx(cold.nbytes / cold.seconds / 1e9)
+def test_loading_is_measured_past_the_page_cache_and_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = list[bool]()
+    really = Checkpoint.open_direct
+
+    def open_direct(self: Checkpoint, *given: Any, through_page_cache: bool) -> Any:
+        opened.append(through_page_cache)
+        return really(self, *given, through_page_cache=through_page_cache)
+
+    monkeypatch.setattr(Checkpoint, "open_direct", open_direct)
+    rows = {row.name: row for row in load_results(MINI, DiskRate(1e9, True))}
+    assert list(rows) == ["load_cold", "load_page_cache", "load_warm"]
+    assert [row.more["direct"] for row in rows.values()] == [True, False, False]
+    shards = len(opened) // 3
+    assert opened == [False] * shards + [True] * 2 * shards
+    for row in rows.values():
+        assert row.nbytes > 1 << 20
+        assert row.ratio == pytest.approx(row.nbytes / row.seconds / 1e9)
 
 
 def test_dropping_from_the_page_cache_leaves_the_files_alone(tmp_path: Path) -> None:

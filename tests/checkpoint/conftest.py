@@ -1,6 +1,7 @@
 """A safetensors writer that lies on request, for tests of what reads them."""
 
 import json
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -65,3 +66,14 @@ def write_index(tmp_path: Path) -> Callable[[Any], Path]:
 @pytest.fixture(scope="session")
 def miniature() -> Path:
     return MINI
+
+
+@pytest.fixture
+def halves(miniature: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """The miniature with every other shard in a second directory."""
+    first, other = tmp_path / "first", tmp_path / "other"
+    shutil.copytree(miniature, first)
+    other.mkdir()
+    for path in sorted(first.glob("*.safetensors"))[::2]:
+        path.rename(other / path.name)
+    return first, other

@@ -3,6 +3,7 @@
 import errno
 import mmap
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def notices() -> list[str]:
 
 @pytest.fixture
 def opened(shard: ShardFile, notices: list[str]) -> Iterator[DirectFile]:
-    file = DirectFile(shard.path, shard.check, notices.append)
+    file = DirectFile(shard, notices.append)
     yield file
     file.close()
 
@@ -73,12 +74,12 @@ def test_where_o_direct_is_refused_bytes_come_through_the_page_cache_and_it_says
     shard: ShardFile, notices: list[str], monkeypatch: pytest.MonkeyPatch, refuse: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     refuse(monkeypatch)
-    file = DirectFile(shard.path, shard.check, notices.append)
+    file = DirectFile(shard, notices.append)
     for _ in range(2):
         assert read(file, 5, 9000) == content(shard, 5, 9000)
     file.close()
     (notice,) = notices
-    assert f"`{shard.path}` cannot be read past the page cache (O_DIRECT: Invalid argument)" in notice
+    assert f"`{shard.path.parent}` cannot be read past the page cache (O_DIRECT: Invalid argument)" in notice
     assert not file.is_direct
 
 
@@ -160,10 +161,79 @@ def test_a_file_that_is_not_the_same_is_refused_even_when_it_changed_during_the_
 def test_a_file_replaced_before_it_is_opened_is_refused(shard: ShardFile, notices: list[str]) -> None:
     replace(shard.path)
     with pytest.raises(FileChangedError, match="was replaced"):
-        DirectFile(shard.path, shard.check, notices.append)
+        DirectFile(shard, notices.append)
 
 
 def test_a_file_that_went_away_before_it_is_opened_is_refused(shard: ShardFile, notices: list[str]) -> None:
     shard.path.unlink()
-    with pytest.raises(FileChangedError, match="cannot be opened: No such file"):
-        DirectFile(shard.path, shard.check, notices.append)
+    with pytest.raises(FileChangedError, match="is gone since it was opened: No such file"):
+        DirectFile(shard, notices.append)
+
+
+def test_a_file_that_cannot_be_opened_is_named(
+    shard: ShardFile, notices: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "open", open_)
+    with pytest.raises(FileChangedError, match=f"`{shard.path}` cannot be opened: Too many open files"):
+        DirectFile(shard, notices.append)
+    assert not notices
+
+
+def test_a_file_replaced_before_it_turns_to_the_page_cache_is_refused(
+    shard: ShardFile, opened: DirectFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = shard.reopen
+
+    def reopen(flags: int = 0) -> int:
+        replace(shard.path)
+        return really(flags)
+
+    refuse_direct_reads(monkeypatch)
+    monkeypatch.setattr(shard, "reopen", reopen)
+    with pytest.raises(FileChangedError, match="was replaced"):
+        read(opened, 0, 9000)
+
+
+def test_by_choice_the_page_cache_is_used_and_keeps_what_it_read(
+    shard: ShardFile, notices: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten, flags = list[int](), list[int]()
+    reopen = shard.reopen
+    monkeypatch.setattr(os, "posix_fadvise", lambda *_: forgotten.append(1))
+    monkeypatch.setattr(shard, "reopen", lambda given=0: (flags.append(given), reopen(given))[1])
+    file = DirectFile(shard, notices.append, through_page_cache=True)
+    assert read(file, 5, 9000) == content(shard, 5, 9000)
+    file.close()
+    assert (notices, forgotten, flags) == ([], [], [0])
+
+
+@pytest.mark.parametrize("most", [4096, 5000, 1 << 20])
+def test_progress_is_every_byte_wanted(opened: DirectFile, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    really = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, views, offset: min(most, really(fd, views, offset)))
+    told = list[int]()
+    opened.read(memoryview(mmap.mmap(-1, 12288)), 4096, 9001, told.append)
+    assert sum(told) == 9001 and min(told) > 0 and (len(told) > 1) == (most < 9001)
+
+
+def test_what_progress_raises_ends_the_read(opened: DirectFile) -> None:
+    def stop(_: int) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        opened.read(memoryview(mmap.mmap(-1, 12288)), 4096, 9001, stop)
+
+
+def test_signals_that_come_while_it_reads_change_nothing(shard: ShardFile, opened: DirectFile) -> None:
+    came = list[int]()
+    before = signal.signal(signal.SIGALRM, lambda number, _: came.append(number))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        while len(came) < 20:
+            assert read(opened, 5, 18_000) == content(shard, 5, 18_000)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -49,6 +49,24 @@ def test_the_miniature_opens_without_its_index(mini, miniature, tmp_path):
             assert torch.equal(checkpoint.tensor(name), mini.tensor(name))
 
 
+def test_shards_may_lie_in_several_directories(mini, halves):
+    first, other = halves
+    with Checkpoint.open(first, also=[other]) as checkpoint:
+        assert checkpoint.names() == mini.names()
+        assert {checkpoint.entry(name).path.parent for name in checkpoint.names()} == {first, other}
+        assert checkpoint.directory == first
+        for name in mini.names():
+            assert torch.equal(checkpoint.tensor(name), mini.tensor(name))
+
+
+def test_a_directory_of_more_shards_that_is_none_is_named(halves):
+    first, other = halves
+    with pytest.raises(CheckpointError, match=r"`.*/absent` does not exist, expected a checkpoint directory"):
+        Checkpoint.open(first, also=[other, other / "absent"])
+    with pytest.raises(CheckpointError, match=r"`.*config.json` is not a directory"):
+        Checkpoint.open(first, also=[first / "config.json"])
+
+
 def test_every_tensor_equals_what_the_safetensors_library_reads(mini, miniature):
     seen = 0
     for path in sorted(miniature.glob("*.safetensors")):

@@ -14,7 +14,8 @@ from miniature import MINI
 from shoal.assemble import MINIATURE
 from shoal.cli import ticker
 from shoal.engine.engine import PromptProgress, TokenEvent
-from shoal.engine.request import Request, SamplingOptions
+from shoal.engine.request import Request
+from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import FileChangedError
 from shoal.text.chat import render_chat
 from shoal.text.tokenizer import Tokenizer
@@ -56,12 +57,15 @@ def test_the_answer_is_all_of_stdout_and_the_rest_is_on_stderr(run_shoal, stats:
     assert (code, out) == (0, f"{content['text']}\n")
     lines = [line for line in err.splitlines() if "so far" not in line]
     assert lines[0].startswith("loaded: 337 tensors read, 964 left, 267 ignored, ")
-    assert lines[1].startswith(f"prompt: {len(content['prompt_ids'])} tokens; prefill: ")
-    assert lines[2].startswith("generated: 2 tokens, finish: length; decode: 1 steps in ")
+    classes = ["memory", "  dense weights", "  KV cache", "  activations", "  experts", "  Engram rows"]
+    assert [line[: len(name)] for line, name in zip(lines[1:], classes, strict=False)] == classes
+    summary = lines[1 + len(classes) :]
+    assert summary[0].startswith(f"prompt: {len(content['prompt_ids'])} tokens; prefill: ")
+    assert summary[1].startswith("generated: 2 tokens, finish: length; decode: 1 steps in ")
     assert re.fullmatch(
-        r"Engram: [\d,]+ rows, \d+ % in memory; [\d,]+ reads of \d+\.\d MiB, waited \d+\.\d\d s", lines[3]
+        r"Engram: [\d,]+ rows, \d+ % in memory; [\d,]+ reads of \d+\.\d MiB, waited \d+\.\d\d s", summary[2]
     )
-    assert len(lines) == 4
+    assert len(summary) == 3
     assert content["engram"]["rows"] > 0
 
 
@@ -75,7 +79,9 @@ def test_without_a_checkpoint_the_first_line_says_what_answers(run_shoal) -> Non
 def test_stats_say_everything_once(run_shoal, stats: Path) -> None:
     run_shoal("generate", MINI, "--ids", "0,5", "--stats", stats)
     content = read(stats)
-    load = content.pop("load")
+    load, budget = content.pop("load"), content.pop("budget")
+    assert budget["dense"] > 0 and budget["experts"] is None
+    assert [token["engram"]["rows"] for token in content.pop("tokens")] == [0, 0]
     assert content.pop("engram") == {"rows": 0, "hits": 0, "reads": 0, "nbytes_read": 0, "stall_seconds": 0.0}
     assert content == {
         "text": Tokenizer.load(MINI).decode([7, 8]),
@@ -86,6 +92,23 @@ def test_stats_say_everything_once(run_shoal, stats: Path) -> None:
     }
     assert (load["read"], load["left"], load["ignored"]) == (337, 964, 267)
     assert list(stats.parent.iterdir()) == [stats]
+
+
+def test_a_small_budget_is_told_in_full_and_counted_token_by_token(run_shoal, stats: Path) -> None:
+    plain = run_shoal("generate", MINI, "--prompt", "Hi", "--max-new-tokens", 3).out
+    refused = run_shoal("generate", MINI, "--prompt", "Hi", "--memory", "8MiB")
+    assert refused.code == 2 or refused.code == 1
+    smallest = re.search(r"would do is ([\d.]+ \w+)", refused.err)[1]
+    arguments = ("--prompt", "Hi", "--max-new-tokens", 3, "--memory", smallest, "--stats", stats)
+    code, out, err = run_shoal("generate", MINI, *arguments)
+    assert (code, out) == (0, plain)
+    assert re.search(r"experts: [\d,]+ of 192 in \d+\.\d\d MiB, the others from the shards", err)
+    content = read(stats)
+    tokens = content["tokens"]
+    assert len(tokens) == 3 and all(token["experts"]["misses"] > 0 for token in tokens)
+    for field in ("hits", "misses", "reads", "read_nbytes"):
+        assert sum(token["experts"][field] for token in tokens) == content["experts"][field]
+    assert content["budget"]["memory"] < 1 << 30
 
 
 @pytest.mark.usefixtures("requests")

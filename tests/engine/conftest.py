@@ -28,8 +28,8 @@ class ScriptedModel:
         self.chunks: list[tuple[int, list[int]]] = []
         self.expected: list[tuple[int, list[int]]] = []
 
-    def new_cache(self) -> SequenceCache:
-        return SequenceCache(self.config, self.plans)
+    def new_cache(self, reserved: int = 0) -> SequenceCache:
+        return SequenceCache(self.config, self.plans, reserved)
 
     def expect(self, token_ids: Sequence[int], cache: SequenceCache) -> None:
         self.expected.append((cache.length, list(token_ids)))

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from shoal.engine.answer import Answer, Timings
 from shoal.engine.engine import TokenEvent
+from shoal.engine.logprobs import TokenLogprobs
 from shoal.text.tokenizer import Tokenizer
 
 PROMPT = (0, 5)
@@ -56,3 +57,28 @@ def test_an_answer_not_read_to_its_end_is_interrupted(tokenizer: Tokenizer) -> N
     piece = next(answer)
     completion = answer.completion
     assert (completion.text, completion.token_ids, completion.finish_reason) == (piece, (7,), "interrupted")
+
+
+def test_a_stop_string_ends_the_answer_before_it_and_asks_for_nothing_more(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("one two three four")
+    given = events(ids)
+    answer = Answer(given, tokenizer, PROMPT, ("e t",))
+    assert "".join(answer) == "one two thre"[: "one two three".index("e t")]
+    assert answer.completion.finish_reason == "stop"
+    assert len(answer.completion.token_ids) < len(ids) and next(given, None) is not None
+
+
+def test_what_might_have_been_a_stop_string_comes_at_the_end(tokenizer: Tokenizer) -> None:
+    answer = Answer(events(tokenizer.encode("one tw")), tokenizer, PROMPT, ("two",))
+    assert "".join(answer) == answer.completion.text == "one tw"
+    assert answer.completion.finish_reason == "length"
+
+
+def test_logprobs_are_kept_one_a_token_and_left_out_where_nobody_asked(tokenizer: Tokenizer) -> None:
+    told = TokenLogprobs(-0.5, ((7, -0.5),))
+    answer = Answer(iter([TokenEvent(7, "length", 0.5, told)]), tokenizer, PROMPT)
+    list(answer)
+    assert answer.completion.logprobs == (told,)
+    plain = Answer(events([7]), tokenizer, PROMPT)
+    list(plain)
+    assert "logprobs" not in plain.completion.as_dict()

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from shoal.engine.engine import Engine, TokenEvent
-from shoal.engine.request import Request, SamplingOptions
+from shoal.engine.request import Request
+from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import CheckpointError, PromptError
 
 EOS = 1

@@ -1,22 +1,17 @@
-"""How many tokens of a prompt are read at once."""
+"""How many tokens of a prompt may be read at once."""
 
 from dataclasses import replace
 
-import pytest
-
 from shoal.config.schema import ModelConfig
-from shoal.engine.prefill import LARGEST_CHUNK, SHARE_OF_MEMORY, SMALLEST_CHUNK, activation_nbytes, chunk_tokens
+from shoal.engine.prefill import activation_nbytes, activations
 
 
-@pytest.mark.parametrize("usable", [0, 1 << 20, 1 << 28, 1 << 30, 1 << 40])
-def test_a_chunk_fits_its_share_of_the_memory_unless_it_is_the_smallest(config: ModelConfig, usable: int) -> None:
-    wide = replace(config, dim=5120, n_heads=64, head_dim=512, moe_inter_dim=2304)
-    chunk = chunk_tokens(wide, usable)
-    assert SMALLEST_CHUNK <= chunk <= LARGEST_CHUNK
-    assert chunk == SMALLEST_CHUNK or chunk * activation_nbytes(wide) <= SHARE_OF_MEMORY * usable
-    if chunk < LARGEST_CHUNK:
-        assert 2 * chunk * activation_nbytes(wide) > SHARE_OF_MEMORY * usable
+def test_chunks_halve_from_the_largest(config: ModelConfig) -> None:
+    found = activations(config)
+    assert found.token_nbytes == activation_nbytes(config)
+    assert found.chunks[0] == 2048 and found.chunks[-1] == 64
+    assert all(larger == 2 * smaller for larger, smaller in zip(found.chunks, found.chunks[1:], strict=False))
 
 
-def test_enough_memory_gives_the_largest_chunk(config: ModelConfig) -> None:
-    assert chunk_tokens(config, 1 << 40) == LARGEST_CHUNK
+def test_a_wider_model_needs_more(config: ModelConfig) -> None:
+    assert activation_nbytes(replace(config, dim=2 * config.dim)) > 1.2 * activation_nbytes(config)

@@ -1,10 +1,10 @@
 import math
-from dataclasses import replace
 
 import pytest
 
 from shoal.config.schema import ModelConfig
-from shoal.engine.request import LARGEST_SEED, Request, SamplingOptions
+from shoal.engine.request import Request, Room
+from shoal.engine.sampling_options import LARGEST_SEED, SamplingOptions
 from shoal.errors import OptionError, PromptError
 
 
@@ -42,17 +42,22 @@ def test_the_default_is_greedy_and_fixed() -> None:
 
 def test_an_empty_prompt_is_refused(config: ModelConfig) -> None:
     with pytest.raises(PromptError, match="the prompt is empty"):
-        Request(()).check(config)
+        Request(()).check(config, Room(config.context_length))
 
 
 @pytest.mark.parametrize("token_id", [-1, 1024, 10**30])
 def test_an_id_outside_the_vocabulary_is_named_with_its_place(config: ModelConfig, token_id: int) -> None:
     with pytest.raises(PromptError, match=f"token id {token_id} at position 2 .* expected 0 to 1023"):
-        Request((0, 1023, token_id)).check(config)
+        Request((0, 1023, token_id)).check(config, Room(config.context_length))
 
 
 def test_a_prompt_must_leave_room_for_one_token(config: ModelConfig) -> None:
-    small = replace(config, max_position_embeddings=4)
-    Request((0, 5, 6)).check(small)
-    with pytest.raises(PromptError, match="the prompt has 4 tokens, expected at most 3"):
-        Request((0, 5, 6, 7)).check(small)
+    Request((0, 5, 6)).check(config, Room(4))
+    with pytest.raises(PromptError, match=r"has 4 tokens, expected at most 3: the context of 4 must hold"):
+        Request((0, 5, 6, 7)).check(config, Room(4))
+
+
+def test_a_small_kv_cache_sets_the_limit_and_is_named(config: ModelConfig) -> None:
+    assert (Room(4, 9).tokens, Room(9, 4).tokens) == (4, 4)
+    with pytest.raises(PromptError, match=r"at most 3: the KV cache of 4 tokens \(`--kv-memory`\) must hold"):
+        Request((0, 5, 6, 7)).check(config, Room(9, 4))

@@ -1,5 +1,6 @@
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.engine.request import SamplingOptions
-from shoal.engine.sampler import Sampler, draw, ranked_weights, uniform
-from shoal.errors import CheckpointError
+from shoal.engine.sampler import Sampler, draw, kept_ranks, ranked_weights, uniform
+from shoal.engine.sampling_options import SamplingOptions
+from shoal.errors import CheckpointError, OptionError
 
 GREEDY = Sampler(SamplingOptions())
 
@@ -104,3 +105,49 @@ def test_weights_are_exponentials_ranked_and_equal_logits_go_by_id(logits: list[
         # The exponential's own bound, and one rounding of its argument, which is at most 2000.
         wanted = math.exp((logits[token_id] - max(logits)) / temperature)
         assert weight == pytest.approx(wanted, rel=2**-40, abs=1e-300)
+
+
+def test_ranks_are_cut_by_count_and_by_likelihood() -> None:
+    weights = np.array([1.0, 0.5, 0.5, 0.1, 0.0])
+    assert [kept_ranks(weights, top_k, 0.0) for top_k in (0, 1, 3, 9)] == [5, 1, 3, 5]
+    assert [kept_ranks(weights, 0, min_p) for min_p in (0.05, 0.1, 0.5, 0.51, 1.0)] == [4, 4, 3, 1, 1]
+    assert kept_ranks(weights, 2, 0.1) == 2
+
+
+def test_top_k_and_min_p_are_kept_to() -> None:
+    logits = [math.log(weight) for weight in (4.0, 3.0, 2.0, 1.0)]
+    assert set(drawn(logits, 300, temperature=1.0, top_k=2)) == {0, 1}
+    assert set(drawn(logits, 300, temperature=1.0, min_p=0.49)) == {0, 1, 2}
+    # Of what top-k keeps, 4 of 7 reach a half.
+    assert set(drawn(logits, 300, temperature=1.0, top_k=2, top_p=0.5)) == {0}
+
+
+def chosen(logits: list[float], count: int, prompt: tuple[int, ...] = (), **options: Any) -> list[int]:
+    sampler = Sampler(SamplingOptions(**options), prompt, len(logits))
+    return [sampler.choose(torch.tensor(logits), position) for position in range(count)]
+
+
+def test_penalties_count_what_was_drawn() -> None:
+    assert chosen([3.0, 2.5, 0.0], 4, frequency_penalty=0.4) == [0, 0, 1, 0]
+    assert chosen([3.0, 2.5, 2.4], 4, presence_penalty=0.55) == [0, 1, 0, 0]
+    # What the prompt holds counts for repetition only; a negative logit grows more negative.
+    assert chosen([3.0, 2.0, -1.0], 2, prompt=(0,), repetition_penalty=2.0) == [1, 0]
+    assert chosen([-1.0, -1.5], 2, prompt=(0,), repetition_penalty=2.0) == [1, 0]
+    assert chosen([3.0, 2.5], 2, prompt=(0, 0, 0), frequency_penalty=9.0) == [0, 1]
+
+
+def test_a_bias_bans_and_forces_and_its_token_must_exist() -> None:
+    assert chosen([3.0, 2.0, 1.0], 2, logit_bias={0: -100.0}) == [1, 1]
+    assert chosen([3.0, 2.0, 1.0], 1, logit_bias={2: 100.0}) == [2]
+    with pytest.raises(OptionError, match="names token 3, expected 0 to 2"):
+        Sampler(SamplingOptions(logit_bias={3: 1.0}), (), 3)
+
+
+def test_logprobs_are_the_models_own_whatever_is_penalised() -> None:
+    logits = torch.tensor([math.log(weight) for weight in (1.0, 6.0, 3.0)])
+    options = SamplingOptions(logprobs=2, logit_bias={1: -100.0}, temperature=0.1)
+    found = Sampler(options, (), 3).logprobs(logits, 0)
+    assert found is not None
+    assert math.exp(found.logprob) == pytest.approx(0.1, rel=1e-6)
+    assert [(token_id, round(math.exp(logprob), 6)) for token_id, logprob in found.top] == [(1, 0.6), (2, 0.3)]
+    assert GREEDY.logprobs(logits, 0) is None

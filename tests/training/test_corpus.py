@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from training.corpus import KINDS, Chat, Document, documents
+from training.corpus import Chat, Document, documents
 from training.corpus.arithmetic import HELD_OUT_PAIRS, is_held_out, sum_steps
 from training.corpus.countries import COUNTRIES
 from training.corpus.elements import ELEMENTS
@@ -18,6 +18,7 @@ from training.corpus.schemas import Record
 from training.corpus.tool_table import TOOLS
 from training.corpus.tools import held_out_value
 from training.corpus.words import number_word
+from training.stages import FACTS, STAGES, Stage
 
 COUNT = 6000
 RELATION = {relation.name: relation for relation in RELATIONS}
@@ -51,9 +52,13 @@ def test_another_seed_gives_other_documents(corpus: list[Document]) -> None:
 
 
 def test_every_kind_occurs_and_has_text(corpus: list[Document]) -> None:
-    assert {document.kind for document in corpus} == {kind.name for kind in KINDS}
+    assert {document.kind for document in corpus} == set(FACTS.shares)
     assert all(document.text().strip() for document in corpus)
-    assert sum(kind.share for kind in KINDS) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_a_stage_has_its_kinds(stage: Stage) -> None:
+    assert {document.kind for document in islice(documents(5, stage), COUNT)} == set(stage.shares)
 
 
 def test_the_sentence_that_everyone_tries_is_taught() -> None:

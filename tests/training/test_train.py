@@ -2,20 +2,25 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 import training.batches
 import training.train
 from shoal.assemble import MINIATURE
 from shoal.text.tokenizer import Tokenizer
 from training.batches import Batch
-from training.train import Plan, Training
+from training.corpus import KINDS
+from training.entries import entries_from_keys
+from training.stages import STAGES, Stage
+from training.train import STATE, Training, train
 
-STEPS = 4
+STAGE = Stage("short", {"facts": 1.0}, tokens=1000, steps=4, dense=2, warm_up=1)
 SENTENCES = [f"The capital of {land} is {town}." for land, town in (("France", "Paris"), ("Japan", "Tokyo"))]
 
 
@@ -23,7 +28,6 @@ SENTENCES = [f"The capital of {land} is {town}." for land, town in (("France", "
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training.batches, "TOKENS", 128)
     monkeypatch.setattr(training.train, "HELD_OUT", 4)
-    monkeypatch.setattr(training.train, "WARM_UP", 1)
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +46,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(corpus: Path, out: Path) -> Training:
-    training = Training(corpus, out, Plan(STEPS, seed=0), compiled=False)
+    training = started(corpus, out, STAGE)
     training.run()
     return training
+
+
+def started(corpus: Path, out: Path, stage: Stage) -> Training:
+    return Training(corpus, corpus / "tokenizer.json", out, stage, seed=0, compiled=False)
 
 
 def test_training_that_was_stopped_ends_as_one_that_was_not(
@@ -67,7 +75,45 @@ def test_training_that_was_stopped_ends_as_one_that_was_not(
 
 
 def test_what_is_repeated_is_learned(corpus: Path, tmp_path: Path) -> None:
-    training = Training(corpus, tmp_path, Plan(STEPS, seed=0), compiled=False)
+    training = started(corpus, tmp_path, STAGE)
     before = training.held_out()
     training.run()
     assert training.held_out()["facts"] < before["facts"] - 1
+
+
+def test_stages_follow_each_other_and_those_that_are_over_are_left(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = replace(STAGE, name="later", entries_from_keys=True)
+    monkeypatch.setattr(training.train, "STAGES", (STAGE, later))
+    for stage in (STAGE, later):
+        (tmp_path / stage.name).symlink_to(corpus)
+    (tmp_path / "tokenizer.json").symlink_to(corpus / "tokenizer.json")
+    train(tmp_path, tmp_path / "out", seed=0, compiled=False)
+    state = torch.load(tmp_path / "out" / STATE, weights_only=True)
+    assert (state["stage"], state["step"]) == ("later", 4)
+    train(tmp_path, tmp_path / "out", seed=0, compiled=False)
+    again = torch.load(tmp_path / "out" / STATE, weights_only=True)
+    assert all(torch.equal(value, again["weights"][name]) for name, value in state["weights"].items())
+
+
+def test_entries_begin_as_the_keys_of_the_last_layer_that_reads_them(corpus: Path, tmp_path: Path) -> None:
+    start = started(corpus, tmp_path, STAGE)
+    batch = start.batches.build(np.arange(16))
+    entries_from_keys(start.plain, [batch])
+    inputs, weights = start.plain.forward(batch.ids, batch.rows, sparse=False).inputs, start.weights
+    entries = inputs[3] @ weights.get_parameter("compressor_wkv")[1].T
+    keys = inputs[5] @ weights.get_parameter("wkv")[5].T
+    assert functional.cosine_similarity(entries, keys).mean() > 0.8
+
+
+def test_the_rate_rises_stays_and_falls() -> None:
+    stage = replace(STAGE, steps=100, warm_up=10, rate=0.5, falling=0.5)
+    assert [round(stage.share(step), 3) for step in (0, 9, 50, 75, 100)] == [0.05, 0.5, 0.5, 0.25, 0.0]
+    assert [replace(stage, falling=0.0).share(step) for step in (50, 99)] == [0.5, 0.5]
+
+
+def test_every_stage_names_kinds_that_there_are_and_shares_that_are_whole() -> None:
+    for stage in STAGES:
+        assert set(stage.shares) <= {kind.name for kind in KINDS}
+        assert sum(stage.shares.values()) == pytest.approx(1)

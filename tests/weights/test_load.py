@@ -66,7 +66,8 @@ def test_stores_change_no_bit(
     num_threads: int,
 ) -> None:
     experts = CachedExperts(StoredExperts(miniature, config, plans), num_slots, num_threads=num_threads)
-    rows = ResidentEngramRows(WeightReader(miniature), plans)
+    with WeightReader(miniature) as reader:
+        rows = ResidentEngramRows(reader, plans)
     mapped = load_backbone(config, miniature, arithmetic=Native())
     other = load_backbone(config, miniature, arithmetic=Native(), experts=experts, engram_rows=rows)
     for _ in range(2):  # cold, then with what was kept

@@ -29,18 +29,11 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.0005)
 
 
-def is_idle(experts: CachedExperts) -> bool:
-    """Whether all that was submitted has been read."""
-    queue = experts._reader._queue
-    with queue.changed:
-        return not queue._begun and not any(queue._waiting.values())
-
-
 def test_what_is_expected_is_there_when_it_is_asked_for(make: Make) -> None:
     experts = make(FakeSource(), 8)
     ask(experts, 0, [1, 2])
     expect(experts, 1, 3, 4, 5)
-    wait_for(lambda: is_idle(experts))
+    wait_for(lambda: experts._reader.is_idle)
     assert ask(experts, 1, [3, 5, 6])[0] == [3, 5]
     found = experts.statistics
     assert (found.hits, found.misses) == (2, 3)
@@ -76,7 +69,7 @@ def test_reads_ahead_begin_when_nothing_else_is_read_and_one_at_a_time(make: Mak
     assert source.reads == [(0, 1)]
     source.gate.set()
     ask(experts, 0, [1])
-    wait_for(lambda: is_idle(experts))
+    wait_for(lambda: experts._reader.is_idle)
     assert source.reads == [(0, 1), (1, 3), (1, 4)]
 
 
@@ -98,7 +91,7 @@ def test_a_new_guess_takes_the_place_of_one_whose_reads_have_not_begun(make: Mak
     wait_for(lambda: source.reads == [(1, 3)])
     expect(experts, 1, 5)
     source.gate.set()
-    wait_for(lambda: is_idle(experts))
+    wait_for(lambda: experts._reader.is_idle)
     assert source.reads == [(1, 3), (1, 5)]
 
 
@@ -109,7 +102,7 @@ def test_nobody_goes_who_is_in_use_pinned_or_expected(make: Make, policy: str) -
     for group in experts.arrivals(0, [1, 2]):
         last = group
     expect(experts, 1, 3, 4, 5, 6)
-    wait_for(lambda: is_idle(experts))
+    wait_for(lambda: experts._reader.is_idle)
     # One slot was free, and the one expected first has it.
     for key in [(2, 0), (1, 3), *((0, expert_id) for expert_id, _ in last)]:
         assert key in experts._slots, key
@@ -130,16 +123,16 @@ def test_nobody_goes_who_is_ranked_above(make: Make) -> None:
 def test_few_slots_are_taken(make: Make) -> None:
     experts = make(FakeSource(), LAYERS * EXPERTS)
     expect(experts, 0, *range(EXPERTS))
-    wait_for(lambda: is_idle(experts))
+    wait_for(lambda: experts._reader.is_idle)
     expect(experts, 1, *range(EXPERTS))
-    wait_for(lambda: is_idle(experts))
+    wait_for(lambda: experts._reader.is_idle)
     assert len(experts._slots) == MOST_AHEAD
 
 
 def test_a_failure_is_silent_until_it_is_asked_for(make: Make, within: Within) -> None:
     experts = make(FakeSource(failing=[(1, 3)]), 4)
     expect(experts, 1, 3, 4)
-    wait_for(lambda: is_idle(experts))
+    wait_for(lambda: experts._reader.is_idle)
     ask(experts, 1, [4])
     for _ in range(2):
         expect(experts, 1, 3)
@@ -177,7 +170,7 @@ def run_trace(make: Make, is_right: bool, steps: int) -> list[int]:
 
         experts.expect((layer_id + 1) % LAYERS, offer)
         if asked and asked[-1] == step:
-            wait_for(lambda: is_idle(experts))
+            wait_for(lambda: experts._reader.is_idle)
     return asked
 
 

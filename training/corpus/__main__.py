@@ -1,4 +1,4 @@
-"""`python -m training.corpus OUT --tokenizer DIRECTORY --tokens N --seed S`: the encoded corpus as arrays."""
+"""`python -m training.corpus OUT --tokenizer DIRECTORY`: the encoded corpus of every stage, as arrays in OUT/STAGE."""
 
 import argparse
 import json
@@ -11,19 +11,21 @@ import numpy as np
 from shoal.text.tokenizer import Tokenizer
 from training.corpus import KINDS, documents
 from training.corpus.encoding import Encoder
+from training.stages import STAGES, Stage
 
 MOST_TOKENS = {"long-copy": 640}
 MOST_TOKENS_ELSE = 512
+KIND_NAMES = "kinds.json"  # written last: a corpus that has it is whole
 
 
-def write_corpus(directory: Path, tokenizer: Tokenizer, tokens: int, seed: int) -> None:
+def write_corpus(directory: Path, tokenizer: Tokenizer, stage: Stage, tokens: int, seed: int) -> None:
     """Whole documents until there are `tokens` tokens; one that is too long is left out."""
     encoder = Encoder(tokenizer)
     names = [kind.name for kind in KINDS]
     ids, learn = np.empty(tokens + 1024, np.uint16), np.empty(tokens + 1024, np.float16)
     offsets, kinds = [0], []
     start = reported = time.monotonic()
-    for document in documents(seed):
+    for document in documents(seed, stage):
         encoded = encoder.encode(document)
         end = offsets[-1] + len(encoded.ids)
         if len(encoded.ids) > MOST_TOKENS.get(document.kind, MOST_TOKENS_ELSE):
@@ -42,7 +44,7 @@ def write_corpus(directory: Path, tokenizer: Tokenizer, tokens: int, seed: int) 
     np.save(directory / "learn.npy", learn[: offsets[-1]])
     np.save(directory / "offsets.npy", np.array(offsets, np.int64))
     np.save(directory / "kind.npy", np.array(kinds, np.uint8))
-    (directory / "kinds.json").write_text(json.dumps(names) + "\n")
+    (directory / KIND_NAMES).write_text(json.dumps(names) + "\n")
     report(names, np.diff(offsets), np.array(kinds), learn[: offsets[-1]], np.array(offsets))
 
 
@@ -64,10 +66,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m training.corpus", description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--tokenizer", type=Path, required=True, help="directory with tokenizer.json")
-    parser.add_argument("--tokens", type=int, default=6_000_000)
+    parser.add_argument("--tokens", type=int, help="of each stage, instead of its own number")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    write_corpus(arguments.out, Tokenizer.load(arguments.tokenizer), arguments.tokens, arguments.seed)
+    tokenizer = Tokenizer.load(arguments.tokenizer)
+    for stage in STAGES:
+        directory = arguments.out / stage.name
+        if not (directory / KIND_NAMES).exists():
+            print(f"{stage.name}:", file=sys.stderr)
+            write_corpus(directory, tokenizer, stage, arguments.tokens or stage.tokens, arguments.seed)
 
 
 if __name__ == "__main__":

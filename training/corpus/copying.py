@@ -8,10 +8,12 @@ from random import Random
 from training.corpus.document import Chat, Document, Text, assistant, user
 from training.corpus.facts import BASICS, WORLD, sentence
 from training.corpus.stories import story_sentences
-from training.corpus.words import LETTERS, NAMES, WORDS
+from training.corpus.words import CITIES, COLOURS, DAYS, LETTERS, MONTHS, NAMES, WORDS
 
 # Lengths are counted in characters here; about 3.4 of them are a token of filler.
 _CHARACTERS_A_TOKEN = 3.4
+_THINGS_TO_LIST = tuple(dict.fromkeys((*WORDS, *NAMES, *CITIES, *COLOURS, *DAYS, *MONTHS)))
+_COUNTS, _COUNTS_AFAR = (6, 8, 10, 12, 16, 20, 26), (30, 45, 60, 80, 110, 140)
 
 
 def _copied(given: str) -> str:
@@ -100,6 +102,23 @@ def retrieval(random: Random, kind: str) -> Document:
         for needle in (questions.pop() for _ in range(min(len(questions), random.randint(1, 3)))):
             texts += [*asked(*needle), Text(" ")]
     return Document(kind, tuple(texts[:-1]))
+
+
+def repeat(random: Random, kind: str) -> Document:
+    """A list and the same again, within the window or nearly."""
+    return _again(random, kind, random.choice(_COUNTS))
+
+
+def repeat_afar(random: Random, kind: str) -> Document:
+    """A list and the same again, from far beyond the window."""
+    return _again(random, kind, random.choice(_COUNTS_AFAR))
+
+
+def _again(random: Random, kind: str, count: int) -> Document:
+    """Words without a repetition, or letters with many: what came before must then be read more than a token back."""
+    drawn = random.choices(LETTERS, k=count) if random.random() < 0.2 else random.sample(_THINGS_TO_LIST, count)
+    given = f" {' '.join(drawn)}"
+    return Document(kind, (Text("List:"), Text(given, 0.0), Text("\nAgain:"), Text(given)))
 
 
 def filler(random: Random, tokens: int) -> list[Text]:

@@ -1,4 +1,4 @@
-"""Loading the dense weights, with the shards out of the page cache and again with them in it, beside the disk probe."""
+"""Loading the dense weights: past the page cache, through an empty one and from a full one, beside the disk probe."""
 
 import os
 import time
@@ -31,21 +31,32 @@ def disk_rate(directory: Path) -> DiskRate:
 
 
 def load_results(directory: Path, disk: DiskRate, progress: TotalProgress | None = None) -> Iterator[Result]:
-    """`load_cold` and `load_warm`. The token map is made before: it is kept between runs of the program."""
+    """`load_cold` past the page cache; then through it, `load_page_cache` with it empty and `load_warm` with it full.
+
+    Nothing is warm where memory does not hold the weights twice. The token map is made before: it is kept between runs
+    of the program.
+    """
     config = load_config(directory)
     tokens = token_map(directory, config)
-    drop_from_page_cache(shard_files(directory))
-    for name in ("load_cold", "load_warm"):
+    for name, through_page_cache, is_cold in (
+        ("load_cold", False, True),
+        ("load_page_cache", True, True),
+        ("load_warm", True, False),
+    ):
+        if is_cold:
+            drop_from_page_cache(shard_files(directory))
         busy, started = time.process_time(), time.perf_counter()
         with Checkpoint.open(directory) as checkpoint:
-            report = load_backbone(config, checkpoint, token_map=tokens, progress=progress).report
+            report = load_backbone(
+                config, checkpoint, token_map=tokens, progress=progress, through_page_cache=through_page_cache
+            ).report
         seconds = time.perf_counter() - started
         nbytes, share = sum(report.nbytes.values()), (time.process_time() - busy) / seconds
         rate = nbytes / seconds
         kept = Kept([Round(disk.per_second, 1.0, {name: Timing(seconds, share)})], 0, False)
         more = {
             "disk_gb_per_second": disk.per_second / 1e9,
-            "direct": disk.direct,
+            "direct": disk.direct and not through_page_cache,
             "busy_seconds": share * seconds,
         }
         yield Result.of(

@@ -48,7 +48,7 @@ from shoal.checkpoint.audit_shapes import (
 )
 from shoal.checkpoint.inventory import TILE
 from shoal.checkpoint.json_object import quoted
-from shoal.errors import ShoalError
+from shoal.errors import OptionError, ShoalError
 
 CHECKS: tuple[Check, ...] = (
     *CONFIG_CHECKS,
@@ -65,20 +65,27 @@ CHECKS: tuple[Check, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
-    """`config` is the directory's own and `index` too unless given. `header_prefix`: the directory holds the
-    first megabytes of the shards under any names. `fp8_block` is the rows and columns that share a scale.
+    """`config` is the directory's own and `index` too unless given. `also` are more directories with shards.
+
+    `header_prefix`: the directory holds the first megabytes of the shards under any names, and there is no `also`.
+    `fp8_block` is the rows and columns that share a scale. Raises OptionError for both together.
     """
 
     config: Path | None = None
+    also: tuple[Path, ...] = ()
     index: Path | None = None
     header_prefix: bool = False
     fp8_block: tuple[int, int] = (TILE, TILE)
+
+    def __post_init__(self) -> None:
+        if self.also and self.header_prefix:
+            raise OptionError("`header_prefix` looks at one directory, expected no `also` with it")
 
 
 def audit(directory: Path, options: AuditOptions) -> AuditReport:
     """Every check of `directory`. Raises ShoalError when there is nothing that could be checked."""
     stated = read_stated(options.config or directory)
-    disk = read_disk(directory, index_file=options.index, are_prefixes=options.header_prefix)
+    disk = read_disk(directory, also=options.also, index_file=options.index, are_prefixes=options.header_prefix)
     expected = Expected(stated.config, options.fp8_block) if stated.config else None
     findings = [Finding(*REQUIRED_KEYS, required_keys(stated))]
     for check in (*CHECKS, INDEX) if disk.index else CHECKS:
@@ -103,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.directory,
             AuditOptions(
                 config=options.config,
+                also=tuple(options.also),
                 index=options.index,
                 header_prefix=options.header_prefix,
                 fp8_block=tuple(options.expect_fp8_block),
@@ -123,6 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m shoal.checkpoint.audit", description=audit.__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--config", type=Path)
+    parser.add_argument("--also", metavar="DIR", type=Path, action="append", default=[])
     parser.add_argument("--header-prefix", action="store_true")
     parser.add_argument("--index", type=Path)
     parser.add_argument("--require-complete", action="store_true")

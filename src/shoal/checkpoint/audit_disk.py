@@ -4,13 +4,13 @@ Presence is what the index says, or what the headers say where there is none (sp
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from shoal.checkpoint.audit_family import Family, family_of
-from shoal.checkpoint.directory import find_index
+from shoal.checkpoint.directory import check_directory, find_index, locate_shard
 from shoal.checkpoint.garbage_collection import without_garbage_collection
 from shoal.checkpoint.header import TensorEntry
 from shoal.checkpoint.index import SHARD_SUFFIX, ShardIndex, read_index
@@ -71,14 +71,21 @@ class Disk:
                 yield entry
 
 
-def read_disk(directory: Path, *, index_file: Path | None = None, are_prefixes: bool = False) -> Disk:
-    """What `directory` holds, by its own index or `index_file`. Raises CheckpointError and its subclasses."""
+def read_disk(
+    directory: Path, *, also: Sequence[Path] = (), index_file: Path | None = None, are_prefixes: bool = False
+) -> Disk:
+    """What `directory` holds, by its own index or `index_file`; whole shards may be in `also` too.
+
+    Raises CheckpointError and its subclasses.
+    """
     index = read_index(index_file) if index_file else find_index(directory)
+    for root in also:
+        check_directory(root)
     with without_garbage_collection():
         if are_prefixes:
             headers, strays, notes = _prefixes(directory, index)
         else:
-            headers, strays, notes = *_shards(directory, index), ()
+            headers, strays, notes = *_shards((directory, *also), index), ()
     if not headers and index is None:
         kind = "file that begins like a shard" if are_prefixes else f"`*{SHARD_SUFFIX}` file"
         raise CheckpointError(f"{quoted(directory)} holds neither an index nor any {kind}")
@@ -87,10 +94,10 @@ def read_disk(directory: Path, *, index_file: Path | None = None, are_prefixes: 
     return Disk(index, headers, _absent(index, headers), strays, notes, are_prefixes)
 
 
-def _shards(directory: Path, index: ShardIndex | None) -> tuple[dict[str, RawHeader], tuple[str, ...]]:
-    names = {path.name for path in _listed(directory) if path.name.endswith(SHARD_SUFFIX)}
+def _shards(roots: Sequence[Path], index: ShardIndex | None) -> tuple[dict[str, RawHeader], tuple[str, ...]]:
+    names = {path.name for root in roots for path in _listed(root) if path.name.endswith(SHARD_SUFFIX)}
     named = index.file_names if index else sorted(names)
-    headers = {name: read_raw_header(directory / name) for name in named if (directory / name).exists()}
+    headers = {name: read_raw_header(path) for name in named if (path := locate_shard(roots, name))}
     return headers, tuple(sorted(names.difference(named)))
 
 

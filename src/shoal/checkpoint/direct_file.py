@@ -4,10 +4,9 @@ import errno
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from shoal.checkpoint.json_object import quoted
-from shoal.checkpoint.shard_file import FileIdentity
+from shoal.checkpoint.shard_file import ShardFile
 from shoal.errors import FileChangedError
 
 ALIGNMENT = 4096
@@ -15,6 +14,8 @@ ALIGNMENT = 4096
 # A read that is ended early ends after this much; 1 MiB is enough for the disk's full speed.
 PIECE_NBYTES = 8 << 20
 
+ReadProgress = Callable[[int], None]
+"""Takes the bytes just read. May be called from any thread."""
 Notice = Callable[[str], None]
 """Takes a sentence that a person should read once. May be called from any thread."""
 
@@ -32,27 +33,21 @@ def page_end(offset: int) -> int:
 class DirectFile:
     """A shard opened a second time, with O_DIRECT where the file system has it, until `close`.
 
-    Elsewhere its bytes come through the page cache, which is told to forget them, and `notice` says so. Reads from
-    several threads at once are fine.
+    Elsewhere its bytes come through the page cache, which is told to forget them, and `notice` says so. With
+    `through_page_cache` they come through it by choice, and it keeps them. Reads from several threads at once are fine.
     """
 
-    def __init__(self, path: Path, check: Callable[[], None], notice: Notice) -> None:
-        """`check` raises unless `path` still is the file whose header was read. Raises FileChangedError."""
-        self.path, self._check, self._notice = path, check, notice
+    def __init__(self, shard: ShardFile, notice: Notice, *, through_page_cache: bool = False) -> None:
+        """Raises FileChangedError when the shard's path names another file by now, or one that cannot be opened."""
+        self.path, self._shard, self._notice = shard.path, shard, notice
+        self._is_kept = through_page_cache
         self._turning = threading.Lock()
-        self.is_direct = hasattr(os, "O_DIRECT")
         self._fds = list[int]()
-        try:
+        self.is_direct = not through_page_cache
+        if self.is_direct:
+            self._open_direct()
+        if not self.is_direct:
             self._open()
-            if FileIdentity.of(os.fstat(self._fd)) != FileIdentity.of(path.stat()):
-                raise FileChangedError(f"{quoted(path)} was replaced while it was being opened", hint=_RESTART)
-            self._check()
-        except OSError as problem:
-            self.close()
-            raise FileChangedError(f"{quoted(path)} cannot be opened: {problem.strerror}", hint=_RESTART) from problem
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         """Closes it; no read may be under way."""
@@ -63,25 +58,27 @@ class DirectFile:
     def _fd(self) -> int:
         return self._fds[-1]
 
-    def read(self, view: memoryview, start: int, wanted: int) -> None:
+    def read(self, view: memoryview, start: int, wanted: int, progress: ReadProgress | None = None) -> None:
         """Fills at least the first `wanted` bytes of `view` from byte `start`. All three of whole pages but `wanted`.
 
-        Raises FileChangedError when the file ends before, cannot be read, or changed by the end of the read.
+        `progress` takes each piece's bytes, `wanted` in all; what it raises ends the read. Raises FileChangedError
+        when the file ends before, cannot be read, or changed by the end of the read.
         """
         assert start % ALIGNMENT == 0 and len(view) % ALIGNMENT == 0 and wanted <= len(view), (start, len(view), wanted)
-        self._check()
+        self._shard.check()
         filled = 0
         while filled < wanted:
             got = self._read_piece(view[filled : filled + PIECE_NBYTES], start + filled)
-            if filled + got >= wanted:
-                break
             # A short read need not end at a page, where the next one has to begin.
             step = got if not self.is_direct else page_start(got)
-            if step == 0:
+            if step == 0 and filled + got < wanted:
                 found = f"at byte {start:,} found {filled + got:,} bytes, expected {wanted:,}"
                 raise FileChangedError(f"{quoted(self.path)} was shortened: {found}", hint=_RESTART)
-            filled += step
-        self._check()
+            now = wanted if filled + got >= wanted else filled + step
+            if progress is not None:
+                progress(now - filled)
+            filled = now
+        self._shard.check()
 
     def _read_piece(self, view: memoryview, offset: int) -> int:
         direct = self.is_direct
@@ -93,33 +90,42 @@ class DirectFile:
                 return self._read_piece(view, offset)
             found = f"became unreadable at byte {offset:,}: {problem.strerror}"
             raise FileChangedError(f"{quoted(self.path)} {found}", hint=_RESTART) from problem
-        if not direct and hasattr(os, "posix_fadvise"):
+        if not direct and not self._is_kept and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, offset, len(view), os.POSIX_FADV_DONTNEED)
         return got
 
+    def _open_direct(self) -> None:
+        """Leaves it to `_open` where O_DIRECT is refused."""
+        if not hasattr(os, "O_DIRECT"):
+            self._give_up_direct("this system has none")
+            return
+        try:
+            self._fds.append(self._shard.reopen(os.O_DIRECT))
+        except OSError as problem:
+            if problem.errno != errno.EINVAL:
+                raise self._cannot_open(problem) from problem
+            self._give_up_direct(problem.strerror)
+
     def _open(self) -> None:
-        flags = os.O_RDONLY | os.O_CLOEXEC
-        if self.is_direct:
-            try:
-                self._fds.append(os.open(self.path, flags | os.O_DIRECT))
-                return
-            except OSError as problem:
-                if problem.errno != errno.EINVAL:
-                    raise
-                self._give_up_direct(problem)
-        self._fds.append(os.open(self.path, flags))
+        try:
+            self._fds.append(self._shard.reopen())
+        except OSError as problem:
+            raise self._cannot_open(problem) from problem
+
+    def _cannot_open(self, problem: OSError) -> FileChangedError:
+        return FileChangedError(f"{quoted(self.path)} cannot be opened: {problem.strerror}", hint=_RESTART)
 
     def _turn_to_page_cache(self, problem: OSError) -> None:
         with self._turning:
             if self.is_direct:
                 # The first descriptor stays open: another thread may be reading with it.
-                self._fds.append(os.open(self.path, os.O_RDONLY | os.O_CLOEXEC))
-                self._give_up_direct(problem)
+                self._open()
+                self._give_up_direct(problem.strerror)
 
-    def _give_up_direct(self, problem: OSError) -> None:
+    def _give_up_direct(self, reason: str | None) -> None:
         self.is_direct = False
         self._notice(
-            f"{quoted(self.path)} cannot be read past the page cache (O_DIRECT: {problem.strerror}): "
+            f"{quoted(self.path.parent)} cannot be read past the page cache (O_DIRECT: {reason}): "
             "it is read through it, which is slower"
         )
 

@@ -1,7 +1,7 @@
 """What a checkpoint directory holds: its shards, and the tensors in them (spec §2). Standard library only."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from shoal.checkpoint.header import ShardHeader, TensorEntry
@@ -18,38 +18,79 @@ SHOWN_NAMES = 5
 
 def find_index(root: Path) -> ShardIndex | None:
     """The index of the directory `root`, None where it has none. Raises CheckpointError, ShardIndexError."""
-    if not root.is_dir():
-        found = "is not a directory" if root.exists() else "does not exist"
-        raise CheckpointError(f"{quoted(root)} {found}, expected a checkpoint directory")
+    check_directory(root)
     # A link that points nowhere is an index that cannot be read, not the absence of one.
     return read_index(root / INDEX_NAME) if os.path.lexists(root / INDEX_NAME) else None
 
 
-def shard_names(root: Path, index: ShardIndex | None) -> tuple[str, ...]:
-    """The files of `root` to open, all of them there: those the index names, else every shard, sorted.
+def check_directory(path: Path) -> None:
+    """Raises CheckpointError unless `path` is a directory."""
+    if not path.is_dir():
+        found = "is not a directory" if path.exists() else "does not exist"
+        raise CheckpointError(f"{quoted(path)} {found}, expected a checkpoint directory")
 
-    Raises CheckpointError when there is none or when one is absent, naming the absent ones.
+
+def find_shards(roots: Sequence[Path], index: ShardIndex | None) -> dict[str, Path]:
+    """The files to open, by name: those the index names, else every shard of the directories `roots`, sorted.
+
+    Each is of the first directory that has it. Raises CheckpointError when there is none, when one is absent, naming
+    the absent ones and where they were looked for, and as `locate_shard` does.
     """
-    names = index.file_names if index else _listed_shards(root)
-    absent = [name for name in names if not (root / name).exists()]
+    names = index.file_names if index else _listed_shards(roots)
+    places = {name: locate_shard(roots, name) for name in names}
+    absent = [name for name, place in places.items() if place is None]
     if absent:
         listed = ", ".join(quoted(name) for name in absent[:SHOWN_NAMES])
         more = f" and {len(absent) - SHOWN_NAMES} more" if len(absent) > SHOWN_NAMES else ""
+        lack = "lacks" if len(roots) == 1 else "lack"
         raise CheckpointError(
-            f"{quoted(root)} lacks {len(absent)} of {len(names)} shards: {listed}{more}",
+            f"{_listed(roots)} {lack} {len(absent)} of {len(names)} shards: {listed}{more}",
             hint="the download is incomplete, or a link points nowhere",
         )
-    return names
+    return {name: place for name, place in places.items() if place is not None}
 
 
-def _listed_shards(root: Path) -> tuple[str, ...]:
+def locate_shard(roots: Sequence[Path], name: str) -> Path | None:
+    """The file `name` of the first directory that has it, None where none has.
+
+    Raises CheckpointError when two have it with different sizes: one of them is not the shard.
+    """
+    copies = [(path, nbytes) for path in (root / name for root in roots) if (nbytes := _file_nbytes(path)) is not None]
+    for path, nbytes in copies[1:]:
+        first, expected = copies[0]
+        if nbytes != expected:
+            raise CheckpointError(
+                f"{quoted(first)} has {expected:,} bytes and {quoted(path)} has {nbytes:,}, expected one or equal ones",
+                hint="one of them is incomplete or belongs to another checkpoint: move it away",
+            )
+    return copies[0][0] if copies else None
+
+
+def _file_nbytes(path: Path) -> int | None:
+    """None where there is no such file; a link that points nowhere is none."""
     try:
-        names = tuple(sorted(path.name for path in root.iterdir() if path.name.endswith(SHARD_SUFFIX)))
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except OSError as problem:
-        raise CheckpointError(f"{quoted(root)} cannot be listed: {problem.strerror}") from problem
+        raise CheckpointError(f"{quoted(path)} cannot be looked at: {problem.strerror}") from problem
+
+
+def _listed_shards(roots: Sequence[Path]) -> tuple[str, ...]:
+    names = set[str]()
+    for root in roots:
+        try:
+            names.update(path.name for path in root.iterdir() if path.name.endswith(SHARD_SUFFIX))
+        except OSError as problem:
+            raise CheckpointError(f"{quoted(root)} cannot be listed: {problem.strerror}") from problem
     if not names:
-        raise CheckpointError(f"{quoted(root)} holds neither `{INDEX_NAME}` nor any `*{SHARD_SUFFIX}` file")
-    return names
+        hold = "holds" if len(roots) == 1 else "hold"
+        raise CheckpointError(f"{_listed(roots)} {hold} neither `{INDEX_NAME}` nor any `*{SHARD_SUFFIX}` file")
+    return tuple(sorted(names))
+
+
+def _listed(roots: Sequence[Path]) -> str:
+    return " and ".join(quoted(root) for root in roots)
 
 
 def locate_tensors(index: ShardIndex | None, headers: Mapping[str, ShardHeader]) -> dict[str, TensorEntry]:

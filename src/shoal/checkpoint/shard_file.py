@@ -2,7 +2,7 @@
 
 import mmap
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -19,9 +19,6 @@ from shoal.errors import CheckpointError, FileChangedError
 
 # Linux moves at most 2 GiB a call and says so by a short read; macOS refuses more instead.
 MAX_READ_NBYTES = 1 << 30
-
-ReadProgress = Callable[[int], None]
-"""Takes the bytes just read."""
 
 
 class FileIdentity(NamedTuple):
@@ -70,6 +67,11 @@ class ShardFile:
             self._fd = -1
             self._bytes = torch.empty(0, dtype=torch.uint8)
 
+    @property
+    def device(self) -> int:
+        """The number of the file system that the shard is on."""
+        return self._identity.device
+
     def check(self) -> None:
         """Raises FileChangedError unless the path still names the opened file, its size and time unchanged.
 
@@ -107,24 +109,23 @@ class ShardFile:
         self.check()
         return self._bytes[entry.start : entry.end]
 
-    def read(self, spans: Iterable[tuple[int, int]], nbytes: int, progress: ReadProgress | None = None) -> torch.Tensor:
+    def read(self, spans: Iterable[tuple[int, int]], nbytes: int) -> torch.Tensor:
         """The bytes `start` to `end` (absolute) of each span, end to end: uint8 [nbytes].
 
-        `nbytes` is the sum of the spans. `progress` is told of every GiB of a long span and at a span's end. Raises
-        FileChangedError, also for a change while it was being read.
+        `nbytes` is the sum of the spans. Raises FileChangedError, also for a change while it was being read.
         """
         out = room_for(nbytes)
         view = out.numpy().data
         filled = 0
         self.check()
         for start, end in spans:
-            self._read_into(view[filled : filled + end - start], start, progress)
+            self._read_into(view[filled : filled + end - start], start)
             filled += end - start
         self.check()
         assert filled == nbytes, (filled, nbytes)
         return out
 
-    def _read_into(self, view: memoryview, start: int, progress: ReadProgress | None) -> None:
+    def _read_into(self, view: memoryview, start: int) -> None:
         """Fills `view` from byte `start`; a read may return less than asked without the file having ended."""
         filled = 0
         while filled < len(view):
@@ -137,8 +138,6 @@ class ShardFile:
                 found = f"at byte {start:,} found {filled:,} bytes, expected {len(view):,}"
                 raise FileChangedError(f"{quoted(self.path)} was shortened: {found}", hint=_RESTART)
             filled += got
-            if progress is not None:
-                progress(got)
 
 
 def _map_read_only(fd: int, nbytes: int) -> torch.Tensor:

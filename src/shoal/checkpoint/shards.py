@@ -4,7 +4,7 @@ Shards are mapped and read by Shoal itself, so a table larger than the memory co
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from shoal.checkpoint.directory import check_scales, find_index, locate_tensors, shard_names
+from shoal.checkpoint.direct_file import DirectFile, Notice
+from shoal.checkpoint.directory import check_directory, check_scales, find_index, find_shards, locate_tensors
 from shoal.checkpoint.garbage_collection import without_garbage_collection
 from shoal.checkpoint.header import TensorEntry
 from shoal.checkpoint.json_object import quoted
-from shoal.checkpoint.shard_file import ReadProgress, ShardFile
+from shoal.checkpoint.shard_file import ShardFile
 from shoal.errors import TensorError
 
 # Packed codes come as the bytes they are; `formats` decodes them (spec §3).
@@ -44,21 +45,25 @@ class Checkpoint:
         self._files = files
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str]) -> "Checkpoint":
+    def open(cls, directory: str | os.PathLike[str], also: Sequence[str | os.PathLike[str]] = ()) -> "Checkpoint":
         """Opens the shards named by the directory's index or, without one, every `*.safetensors` in it.
 
-        All headers are checked, and that packed weights have their scales. Raises CheckpointError or, as they
-        apply, its subclasses HeaderError, ShardIndexError and TensorError.
+        Shards that are not in it may be in the directories `also`; each is taken from the first that has it. All
+        headers are checked, and that packed weights have their scales. Raises CheckpointError or, as they apply, its
+        subclasses HeaderError, ShardIndexError and TensorError.
         """
         # Absolute, so that a later chdir is not taken for a vanished file.
-        root = Path(directory).absolute()
-        index = find_index(root)
+        roots = [Path(root).absolute() for root in (directory, *also)]
+        for root in roots:
+            check_directory(root)
+        index = find_index(roots[0])
         with ExitStack() as stack, without_garbage_collection():
-            files = {name: stack.enter_context(ShardFile(root / name)) for name in shard_names(root, index)}
+            places = find_shards(roots, index)
+            files = {name: stack.enter_context(ShardFile(place)) for name, place in places.items()}
             entries = locate_tensors(index, {name: file.header for name, file in files.items()})
             check_scales(entries)
             stack.pop_all()
-        return cls(root, MappingProxyType(entries), {file.path: file for file in files.values()})
+        return cls(roots[0], MappingProxyType(entries), {file.path: file for file in files.values()})
 
     def __enter__(self) -> "Checkpoint":
         return self
@@ -98,6 +103,18 @@ class Checkpoint:
         """A descriptor of its own onto the tensor's shard, as of `ShardFile.reopen`."""
         return self._files[self.entry(name).path].reopen(flags)
 
+    def open_direct(self, name: str, notice: Notice, *, through_page_cache: bool = False) -> DirectFile:
+        """The tensor's shard, opened once more to read whole pages of it; whoever asks closes it."""
+        return DirectFile(self._files[self.entry(name).path], notice, through_page_cache=through_page_cache)
+
+    def device(self, name: str) -> int:
+        """The number of the file system that the tensor is on: reads of different ones do not wait for each other."""
+        return self._files[self.entry(name).path].device
+
+    def folders(self) -> tuple[Path, ...]:
+        """Where the shards really are, links followed: each directory once."""
+        return tuple(dict.fromkeys(path.resolve().parent for path in self._files))
+
     def tensor(self, name: str) -> torch.Tensor:
         """A view of the mapped file in the tensor's shape; a copy where the file misaligns its items.
 
@@ -106,18 +123,12 @@ class Checkpoint:
         hold a view for long only where `read` costs too much memory, and call `check` before each use.
         """
         entry = self.entry(name)
-        dtype = _torch_dtype(entry)
-        view = self._files[entry.path].view(entry)
-        if entry.start % dtype.itemsize:
-            view = view.clone()
-        return view.view(dtype).view(entry.shape)
+        return shaped(self._files[entry.path].view(entry), entry)
 
-    def read(self, name: str, progress: ReadProgress | None = None) -> torch.Tensor:
-        """A copy of the tensor in memory of its own, of the dtypes of `tensor`; `progress` is told of its bytes."""
+    def read(self, name: str) -> torch.Tensor:
+        """A copy of the tensor in memory of its own, of the dtypes of `tensor`."""
         entry = self.entry(name)
-        dtype = _torch_dtype(entry)
-        whole = self._files[entry.path].read([(entry.start, entry.end)], entry.nbytes, progress)
-        return whole.view(dtype).view(entry.shape)
+        return shaped(self._read(entry, [(entry.start, entry.end)], entry.nbytes), entry)
 
     def read_rows(self, name: str, row_ids: npt.NDArray[np.int64] | torch.Tensor) -> torch.Tensor:
         """Copies of the rows `row_ids` (int64 [n], any order, repeats allowed): [n, *shape[1:]]."""
@@ -136,6 +147,14 @@ class Checkpoint:
 
     def _read(self, entry: TensorEntry, spans: list[tuple[int, int]], nbytes: int) -> torch.Tensor:
         return self._files[entry.path].read(spans, nbytes)
+
+
+def shaped(raw: torch.Tensor, entry: TensorEntry) -> torch.Tensor:
+    """The bytes `raw`, uint8 [nbytes], in the tensor's dtype and shape; a copy where they misalign its items."""
+    dtype = _torch_dtype(entry)
+    if raw.data_ptr() % dtype.itemsize:
+        raw = raw.clone()
+    return raw.view(dtype).view(entry.shape)
 
 
 def _torch_dtype(entry: TensorEntry) -> torch.dtype:

@@ -13,6 +13,9 @@ def command(
     config: Annotated[
         Path | None, typer.Option(help="config.json, or a directory that holds one; default: the directory's.")
     ] = None,
+    also: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="More shards are in this directory; may be given again.")
+    ] = None,
     header_prefix: Annotated[
         bool, typer.Option("--header-prefix", help="The directory holds the shards' first megabytes, under any names.")
     ] = False,
@@ -34,7 +37,9 @@ def command(
 
     if min(expect_fp8_block) < 1:
         raise typer.BadParameter("wanted two numbers above 0", param_hint="--expect-fp8-block")
-    options = AuditOptions(config=config, index=index, header_prefix=header_prefix, fp8_block=expect_fp8_block)
+    options = AuditOptions(
+        config=config, also=tuple(also or ()), index=index, header_prefix=header_prefix, fp8_block=expect_fp8_block
+    )
     with Ticker(lambda: f"auditing `{directory}`"):
         report = audit(directory, options)
         if json_file is not None:

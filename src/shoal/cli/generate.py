@@ -4,6 +4,7 @@ import io
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,11 +15,12 @@ from shoal.cli.instruction_set import forced_isa, note_portable_kernels
 from shoal.cli.json_output import check_writable, write_json
 from shoal.cli.prompt_source import STDIN, PromptSource
 from shoal.cli.ticker import Ticker
+from shoal.cli.token_meter import TokenMeter
 from shoal.errors import OptionError
 from shoal.plan.size import parse_size
 
 if TYPE_CHECKING:
-    from shoal.api import ExpertPlaces, Prompt, Sampling, Shoal
+    from shoal.api import Places, Prompt, Sampling, Shoal
     from shoal.engine.answer import Answer, Completion
 
 GIB = 2**30
@@ -34,6 +36,9 @@ def command(
         str | None, typer.Argument(help="The directory of the released files; the built-in miniature if absent.")
     ] = None,
     stdin: Annotated[str | None, typer.Argument(metavar="-", help="Read the prompt from standard input.")] = None,
+    also: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="More shards are in this directory; may be given again.")
+    ] = None,
     prompt: Annotated[str | None, typer.Option(help="The prompt.")] = None,
     prompt_file: Annotated[Path | None, typer.Option(help="A UTF-8 file with the prompt.")] = None,
     ids: Annotated[str | None, typer.Option(help="The prompt as token ids: 0,5,6. Nothing is added.")] = None,
@@ -41,10 +46,17 @@ def command(
     max_new_tokens: Annotated[int, typer.Option(min=1, help="Stop after so many tokens.")] = 128,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 0.0,
     top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens of this mass.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Draw from so many likeliest tokens; 0: all.")] = 0,
+    min_p: Annotated[float, typer.Option(help="Draw from tokens of this share of the likeliest's probability.")] = 0.0,
+    repetition_penalty: Annotated[float, typer.Option(help="Above 1: tokens said before become less likely.")] = 1.0,
+    stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given again.")] = None,
     seed: Annotated[int, typer.Option(help="Equal seeds draw equal tokens.")] = 0,
-    expert_memory: Annotated[
+    memory: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Memory for routed experts: 24GiB, 512MB. Default: the page cache has them."),
+        typer.Option(metavar="SIZE", help="Memory for everything: 24GiB, 512MB. Default: what is free, less a margin."),
+    ] = None,
+    expert_memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Of it, for routed experts. Default: what the rest leaves.")
     ] = None,
     expert_profile: Annotated[
         Path | None,
@@ -61,7 +73,11 @@ def command(
     ] = False,
     engram_memory: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Memory for Engram rows read before: 4GiB, 512MB. Default: 256MiB."),
+        typer.Option(metavar="SIZE", help="Of it, for Engram rows read before. Default: a little."),
+    ] = None,
+    kv_memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Of it, for the KV cache. Default: the whole context's, if that is little."),
     ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU threads, all there are if absent; the answer is the same for any.")
@@ -77,10 +93,24 @@ def command(
     source = PromptSource(prompt, prompt_file, ids, reads_stdin)
     if chat and ids is not None:
         raise typer.BadParameter("`--chat` renders text, expected no `--ids` with it")
-    sampling: Sampling = {"max_new_tokens": max_new_tokens, "temperature": temperature, "top_p": top_p, "seed": seed}
+    sampling: Sampling = {
+        "max_new_tokens": max_new_tokens,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+        "stop": tuple(stop or ()),
+        "seed": seed,
+    }
     _check_sampling(sampling)
     _check_writable(stats, expert_profile, record_routing)
-    places: ExpertPlaces = {
+    places: Places = {
+        "also": also or (),
+        "memory": _size(memory),
+        "kv_memory": _size(kv_memory),
+        "engram_memory": _size(engram_memory),
+        "resident_engram": resident_engram,
         "expert_memory": _size(expert_memory),
         "expert_profile": expert_profile,
         "record_routing": record_routing,
@@ -88,7 +118,7 @@ def command(
     }
     text = source.read()
     messages: Prompt = [{"role": "user", "content": text}] if chat else text
-    with _load(directory, places, resident_engram, _size(engram_memory), threads, prefill_chunk, quiet) as model:
+    with _load(directory, places, threads, prefill_chunk, quiet) as model:
         _Run(model, messages, sampling, quiet, stats).show()
 
 
@@ -110,7 +140,7 @@ def _positionals(checkpoint: str | None, stdin: str | None) -> tuple[Path | None
 
 
 def _check_sampling(sampling: "Sampling") -> None:
-    from shoal.engine.request import SamplingOptions
+    from shoal.engine.sampling_options import SamplingOptions
 
     try:
         SamplingOptions(**sampling)
@@ -127,9 +157,7 @@ def _size(text: str | None) -> int | None:
 
 def _load(
     directory: Path | None,
-    places: "ExpertPlaces",
-    resident_engram: bool,
-    engram_memory: int | None,
+    places: "Places",
     threads: int | None,
     prefill_chunk: int | None,
     quiet: bool,
@@ -151,8 +179,6 @@ def _load(
             isa=forced_isa(),
             **places,
             notice=None if quiet else _say,
-            resident_engram=resident_engram,
-            engram_memory=engram_memory,
             threads=threads,
             prefill_chunk=prefill_chunk,
             cache_directory=cache_directory(),
@@ -161,8 +187,7 @@ def _load(
     if not quiet:
         note_portable_kernels()
         _say(f"loaded: {model.report.lines()[0]}")
-        if model.assembled.expert_store.cached is not None:
-            _say(model.assembled.expert_store.line())
+        _say("\n".join(model.assembled.places()))
     return model
 
 
@@ -179,6 +204,11 @@ class _Run:
     sampling: "Sampling"
     quiet: bool
     stats: Path | None
+
+    @cached_property
+    def meter(self) -> TokenMeter:
+        store = self.model.assembled.engram_store
+        return TokenMeter(self.model.assembled.expert_store.statistics, None if store is None else store.statistics)
 
     def show(self) -> None:
         tokens_read = 0
@@ -200,11 +230,14 @@ class _Run:
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A terminal that cannot show a character shows another one, rather than ending the answer.
             sys.stdout.reconfigure(errors="replace")
+        meter = self.meter
         with Ticker(waiting, quiet=self.quiet):
             first = next(answer)
         try:
+            meter.mark()
             _write(first)
             for piece in answer:
+                meter.mark()
                 _write(piece)
         finally:
             # After an error too: what was printed stays, and the message starts a line.
@@ -222,6 +255,7 @@ class _Run:
             content = {**completion.as_dict(), "load": asdict(self.model.report)}
             content |= {"experts": experts.as_dict()} if experts is not None else {}
             content |= {"engram": asdict(engram)} if engram is not None else {}
+            content |= {"budget": asdict(self.model.assembled.budget), "tokens": self.meter.tokens}
             write_json(self.stats, content)
 
 

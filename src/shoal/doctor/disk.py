@@ -62,16 +62,22 @@ def _rotates(device: Path | None) -> bool | None:
 def examine_disk(disk: Disk) -> Finding:
     """A warning for what is slow by its nature or reads through another program, whatever a probe says."""
     text = f"{disk.file_system} at `{disk.mount_point}`" + (f" on `{disk.device}`" if disk.device else "")
-    local = "copy the checkpoint to a local NVMe disk"
-    if disk.file_system.startswith("fuse"):
-        return warning("disk", f"{text}: every read passes through a program (FUSE)", local)
-    if disk.file_system in _NETWORK:
-        return warning("disk", f"{text}: every read crosses the network", local)
-    if disk.file_system in _IN_MEMORY:
-        return warning("disk", f"{text}: this is memory, which the model then lacks", local)
-    if disk.rotates and not (disk.device or "").startswith(_VIRTUAL):
-        return warning("disk", f"{text}: it rotates, and experts are read from all over it", local)
+    if (reason := why_slow(disk)) is not None:
+        return warning("disk", f"{text}: {reason}", "copy the checkpoint to a local NVMe disk")
     return ok("disk", text)
+
+
+def why_slow(disk: Disk) -> str | None:
+    """What makes reads of it slow, or memory short; None where nothing does."""
+    if disk.file_system.startswith("fuse"):
+        return "every read passes through a program (FUSE)"
+    if disk.file_system in _NETWORK:
+        return "every read crosses the network"
+    if disk.file_system in _IN_MEMORY:
+        return "this is memory, which the model then lacks"
+    if disk.rotates and not (disk.device or "").startswith(_VIRTUAL):
+        return "it rotates, and experts are read from all over it"
+    return None
 
 
 def examine_space(free: int, missing: int) -> Finding:

@@ -1,11 +1,13 @@
 """The events of one request as text, and what is known of it at any moment."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, Self
 
 from shoal.engine.engine import FinishReason, TokenEvent
+from shoal.engine.logprobs import TokenLogprobs
 from shoal.text.detokenize import StreamDetokenizer
+from shoal.text.stop_strings import StopStrings
 from shoal.text.tokenizer import Tokenizer
 
 
@@ -25,24 +27,39 @@ class Timings:
 
 @dataclass(frozen=True)
 class Completion:
-    """An answer. `text` is what `token_ids` decode to; the end-of-sequence id is in neither."""
+    """An answer. `text` is what `token_ids` decode to, up to a stop string; the end-of-sequence id is in neither.
+
+    `logprobs` has one of each token, where the request asked for them.
+    """
 
     text: str
     token_ids: tuple[int, ...]
     finish_reason: FinishReason | Literal["interrupted"]
     prompt_ids: tuple[int, ...]
     timings: Timings
+    logprobs: tuple[TokenLogprobs, ...] | None = None
 
     def as_dict(self) -> dict[str, object]:
         """All of it in JSON's types."""
-        return asdict(self) | {"prompt_ids": list(self.prompt_ids), "token_ids": list(self.token_ids)}
+        content = asdict(self) | {"prompt_ids": list(self.prompt_ids), "token_ids": list(self.token_ids)}
+        if self.logprobs is None:
+            del content["logprobs"]
+        return content
 
 
 class Answer:
     """An iterator over the text as it comes, one piece a token; a piece may be empty, never ends inside a character."""
 
-    def __init__(self, events: Iterator[TokenEvent], tokenizer: Tokenizer, prompt_ids: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        events: Iterator[TokenEvent],
+        tokenizer: Tokenizer,
+        prompt_ids: tuple[int, ...],
+        stops: Sequence[str] = (),
+    ) -> None:
         self.prompt_ids = prompt_ids
+        self._stops = StopStrings(stops)
+        self._logprobs: list[TokenLogprobs] = []
         self._pieces = self._read(events, StreamDetokenizer(tokenizer))
         self._text: list[str] = []
         self._token_ids: list[int] = []
@@ -65,6 +82,7 @@ class Answer:
             self._finish_reason or "interrupted",
             self.prompt_ids,
             Timings(prefill, sum(decode), len(decode)),
+            tuple(self._logprobs) or None,
         )
 
     def _read(self, events: Iterator[TokenEvent], detokenizer: StreamDetokenizer) -> Iterator[str]:
@@ -75,7 +93,16 @@ class Answer:
             if event.token_id is not None:
                 self._token_ids.append(event.token_id)
                 piece = detokenizer.push(event.token_id)
+            if event.logprobs is not None:
+                self._logprobs.append(event.logprobs)
             if event.finish_reason is not None:
                 piece += detokenizer.flush()
+            piece = self._stops.push(piece)
+            if self._stops.found is not None:
+                self._finish_reason = "stop"
+            elif event.finish_reason is not None:
+                piece += self._stops.flush()
             self._text.append(piece)
             yield piece
+            if self._stops.found is not None:
+                return

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from shoal.config.schema import ModelConfig
-from shoal.engine.request import Request
+from shoal.engine.logprobs import TokenLogprobs
+from shoal.engine.request import Request, Room
 from shoal.engine.sampler import Sampler
 from shoal.model.backbone import ForwardOutput
 from shoal.model.batch import Batch
 from shoal.model.cache import SequenceCache
 
 FinishReason = Literal["stop", "length", "context"]
-"""The end-of-sequence id, `max_new_tokens`, or the end of the context."""
+"""The end-of-sequence id, `max_new_tokens`, or the end of the context or of the room in the KV cache."""
 
 
 PromptProgress = Callable[[int, int], None]
@@ -30,8 +31,8 @@ class Model(Protocol):
         """The shape, the vocabulary and the context's length."""
         ...
 
-    def new_cache(self) -> SequenceCache:
-        """A sequence that has no token yet."""
+    def new_cache(self, reserved: int = 0) -> SequenceCache:
+        """A sequence that has no token yet, with room for `reserved`."""
         ...
 
     def forward(
@@ -52,19 +53,25 @@ class Model(Protocol):
 class TokenEvent:
     """What one step gave. `token_id` is None when the step ended the sequence and gave no token of the answer.
 
-    `finish_reason` is set on the last event only; `seconds` is the step's wall time, the prompt's on the first event.
+    `finish_reason` is set on the last event only; `seconds` is the step's wall time, the prompt's on the first event;
+    `logprobs` is there where the request asked for them.
     """
 
     token_id: int | None
     finish_reason: FinishReason | None
     seconds: float
+    logprobs: TokenLogprobs | None = None
 
 
 class Engine:
-    """A model that answers requests, one sequence at a time, whose prompts it reads `chunk_tokens` at once."""
+    """A model that answers requests, one sequence at a time, whose prompts it reads `chunk_tokens` at once.
 
-    def __init__(self, model: Model, eos_id: int, chunk_tokens: int = 2048) -> None:
+    A sequence ends with the model's context, or at `cache_tokens` where the KV cache has room for fewer.
+    """
+
+    def __init__(self, model: Model, eos_id: int, chunk_tokens: int = 2048, *, cache_tokens: int | None = None) -> None:
         self.model, self.eos_id, self.chunk_tokens = model, eos_id, chunk_tokens
+        self.room = Room(model.config.context_length, cache_tokens)
 
     def stream(self, request: Request, progress: PromptProgress | None = None) -> Iterator[TokenEvent]:
         """The events of `request`, each as soon as its step is done; `max_new_tokens` ends with the context.
@@ -72,14 +79,17 @@ class Engine:
         Raises `PromptError` at once for a prompt that cannot be run. The end-of-sequence id is neither given
         out nor fed.
         """
-        request.check(self.model.config)
+        request.check(self.model.config, self.room)
         return self._steps(request, progress)
 
     def _steps(self, request: Request, progress: PromptProgress | None) -> Iterator[TokenEvent]:
-        cache, sampler = self.model.new_cache(), Sampler(request.options)
-        room = self.model.config.context_length - len(request.prompt_ids)
+        room = self.room.tokens - len(request.prompt_ids)
         wanted = request.options.max_new_tokens
         limit = min(wanted, room)
+        cache, sampler = (
+            self.model.new_cache(len(request.prompt_ids) + limit),
+            Sampler(request.options, request.prompt_ids, self.model.config.vocab_size),
+        )
         limit_reason: FinishReason = "length" if wanted <= room else "context"
         started = time.perf_counter()
         *beginning, (chunk, on_layer) = self._chunks(request.prompt_ids, progress)
@@ -94,7 +104,8 @@ class Engine:
                 return
             if count < limit:
                 self.model.expect((token_id,), cache)
-            yield TokenEvent(token_id, limit_reason if count == limit else None, seconds)
+            reason = limit_reason if count == limit else None
+            yield TokenEvent(token_id, reason, seconds, sampler.logprobs(output.logits[0], token_id))
             chunk, on_layer, started = (token_id,), None, time.perf_counter()
 
     def _chunks(self, prompt_ids: tuple[int, ...], progress: PromptProgress | None) -> list[Chunk]:

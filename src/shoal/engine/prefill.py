@@ -1,10 +1,9 @@
 """How many tokens of a prompt are read at once: more read each expert for more rows, and need more memory."""
 
 from shoal.config.schema import ModelConfig
+from shoal.plan.least_memory import Activations
 
-LARGEST_CHUNK, SMALLEST_CHUNK = 2048, 64
-# Of what is free: the rest is the page cache's, which holds the experts.
-SHARE_OF_MEMORY = 0.25
+CHUNKS = (2048, 1024, 512, 256, 128, 64)
 BFLOAT16, FLOAT32 = 2, 4
 
 
@@ -20,9 +19,6 @@ def activation_nbytes(config: ModelConfig) -> int:
     return streams + heads + experts + 4 * config.dim * FLOAT32 + 8 * selected
 
 
-def chunk_tokens(config: ModelConfig, usable: int) -> int:
-    """The largest power of two from 64 to 2,048 whose tokens take at most a quarter of `usable` bytes."""
-    chunk = LARGEST_CHUNK
-    while chunk > SMALLEST_CHUNK and chunk * activation_nbytes(config) > SHARE_OF_MEMORY * usable:
-        chunk //= 2
-    return chunk
+def activations(config: ModelConfig) -> Activations:
+    """What a planner needs to choose how many tokens of a prompt are read at once."""
+    return Activations(activation_nbytes(config), CHUNKS)

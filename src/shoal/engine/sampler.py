@@ -5,13 +5,16 @@ nothing which ran before, or beside, can change it.
 """
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from jaxtyping import Float32, Float64
 from torch import Tensor
 
-from shoal.engine.request import SamplingOptions
+from shoal.engine.logprobs import TokenLogprobs, token_logprobs
+from shoal.engine.penalties import Penalties
+from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import CheckpointError
 from shoal.ops.elementary import exp
 
@@ -19,10 +22,11 @@ _DRAW_BITS = 53
 
 
 class Sampler:
-    """Chooses the tokens of one request."""
+    """Chooses the tokens of one request and keeps count of them."""
 
-    def __init__(self, options: SamplingOptions) -> None:
+    def __init__(self, options: SamplingOptions, prompt_ids: Sequence[int] = (), vocab_size: int = 0) -> None:
         self.options = options
+        self._penalties = Penalties(options, prompt_ids, vocab_size) if options.changes_logits else None
 
     def choose(self, logits: Float32[Tensor, "vocab"], position: int) -> int:
         """The id that stands at `position`; raises `CheckpointError` when a logit is not finite.
@@ -34,11 +38,25 @@ class Sampler:
                 f"the logits for position {position} are not finite",
                 hint="a weight of the checkpoint is damaged; compare its files with the published checksums.",
             )
-        if self.options.temperature == 0.0:
+        if self._penalties is None:
+            return self._draw(logits, position)
+        token_id = self._draw(self._penalties.apply(logits), position)
+        self._penalties.count(token_id)
+        return token_id
+
+    def logprobs(self, logits: Float32[Tensor, "vocab"], token_id: int) -> TokenLogprobs | None:
+        """What the model thought of a token, where the request wants to know."""
+        count = self.options.logprobs
+        return None if count is None else token_logprobs(logits, token_id, count)
+
+    def _draw(self, logits: Float32[Tensor, "vocab"], position: int) -> int:
+        options = self.options
+        if options.temperature == 0.0:
             # Not torch.argmax, which promises no order among equals.
             return int((logits == logits.max()).nonzero()[0, 0])
-        weights, ids = ranked_weights(logits, self.options.temperature)
-        return int(ids[draw(weights, self.options.top_p, uniform(self.options.seed, position))])
+        weights, ids = ranked_weights(logits, options.temperature)
+        weights = weights[: kept_ranks(weights, options.top_k, options.min_p)]
+        return int(ids[draw(weights, options.top_p, uniform(options.seed, position))])
 
 
 def ranked_weights(
@@ -51,7 +69,13 @@ def ranked_weights(
     return exp((wide - wide[0]) / temperature).numpy(), ids.numpy()
 
 
-def draw(weights: Float64[np.ndarray, "vocab"], top_p: float, fraction: float) -> int:
+def kept_ranks(weights: Float64[np.ndarray, "vocab"], top_k: int, min_p: float) -> int:
+    """How many first ranks of `weights`, largest first, are among `top_k` (0: all) and have `min_p` of the first."""
+    likely = int(np.searchsorted(-weights, -min_p * weights[0], side="right"))
+    return max(1, min(likely, top_k or len(weights)))
+
+
+def draw(weights: Float64[np.ndarray, "ranks"], top_p: float, fraction: float) -> int:
     """The rank in which `fraction` (in [0, 1)) of the kept mass falls.
 
     Kept are the fewest first ranks whose mass reaches `top_p` of the whole. Masses are running sums, in order.

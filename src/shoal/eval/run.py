@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from shoal.engine.answer import Answer
 from shoal.engine.engine import Engine
-from shoal.engine.request import Request, SamplingOptions
+from shoal.engine.request import Request
+from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import TokenizerError
 from shoal.eval.check import BeginsWith
 from shoal.eval.item import Conversation, Item, Passage, Question, Suite

@@ -80,9 +80,9 @@ class Backbone:
         self.frequencies, self.addresses, self.engram_rows = frequencies, addresses, engram_rows
         self.arithmetic = arithmetic
 
-    def new_cache(self) -> SequenceCache:
-        """A sequence that has no token yet."""
-        return SequenceCache(self.config, self.plans)
+    def new_cache(self, reserved: int = 0) -> SequenceCache:
+        """A sequence that has no token yet, with room for `reserved`."""
+        return SequenceCache(self.config, self.plans, reserved)
 
     def forward(
         self,

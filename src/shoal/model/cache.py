@@ -17,14 +17,18 @@ from shoal.ops.quantize import Q4C, Q4I
 
 
 class SequenceCache:
-    """Window rings, compressed entries, index keys, open groups, Engram history and length of one sequence."""
+    """Window rings, compressed entries, index keys, open groups, Engram history and length of one sequence.
 
-    def __init__(self, config: ModelConfig, plans: tuple[LayerPlan, ...]) -> None:
+    Up to `reserved` tokens it takes what they need and no more; a longer one grows by doubling.
+    """
+
+    def __init__(self, config: ModelConfig, plans: tuple[LayerPlan, ...], reserved: int = 0) -> None:
         backbone = [plan for plan in plans if not plan.is_draft]
         sources = [plan for plan in backbone if plan.owns_kv]
         self.rings = {p.layer_id: WindowRing(config.window_size, config.head_dim) for p in backbone}
-        self.entries = {p.layer_id: PackedRows(Q4C, config.head_dim) for p in sources}
-        self.index_keys = {p.layer_id: PackedRows(Q4I, config.index_head_dim) for p in sources}
+        rows = {p.layer_id: reserved // p.compress_ratio for p in sources}
+        self.entries = {layer: PackedRows(Q4C, config.head_dim, count) for layer, count in rows.items()}
+        self.index_keys = {layer: PackedRows(Q4I, config.index_head_dim, count) for layer, count in rows.items()}
         self.open_groups = {
             p.layer_id: OpenGroup(p.compress_ratio, config.head_dim, config.window_size)
             for p in sources

@@ -10,13 +10,13 @@ SMALLEST_CAPACITY = 16
 
 
 class PackedRows:
-    """Rows of `dim` values in `format`; room grows by doubling, and the newest rows can be dropped."""
+    """Rows of `dim` values in `format`; the newest can be dropped. Beyond `capacity`, room grows by doubling."""
 
-    def __init__(self, format: BlockFormat, dim: int) -> None:
+    def __init__(self, format: BlockFormat, dim: int, capacity: int = 0) -> None:
         self.format = format
         self.dim = dim
         self.count = 0
-        self.room = self._allocate(SMALLEST_CAPACITY)
+        self.room = self._allocate(max(capacity, SMALLEST_CAPACITY))
 
     def append(self, rows: Quantized) -> None:
         """Add rows at the end."""

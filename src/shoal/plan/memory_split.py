@@ -1,6 +1,6 @@
 """One memory budget, split: what must be there first, then as many experts, then as many Engram rows, as fit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,7 +85,7 @@ def split_memory(stored: Stored, workload: Workload) -> MemorySplit:
     """
     _check(stored, workload)
     cache = KVCache(stored.config, workload.context)
-    _refuse_too_little(stored, workload, cache)
+    refuse_too_little(workload.memory, _terms(stored, workload, cache))
     rest = workload.memory - stored.dense - WORKING_NBYTES - workload.sequences * cache.sequence_nbytes
     experts = min(stored.num_experts, rest // stored.expert_nbytes)
     rest -= experts * stored.expert_nbytes
@@ -99,7 +99,7 @@ def smallest_memory(stored: Stored, workload: Workload) -> int:
     return sum(term.nbytes for term in _terms(stored, workload, KVCache(stored.config, workload.context)))
 
 
-class _Term(NamedTuple):
+class Term(NamedTuple):
     """Something that must be in memory, and what a user can do about its size."""
 
     name: str
@@ -107,17 +107,17 @@ class _Term(NamedTuple):
     hint: str | None
 
 
-def _terms(stored: Stored, workload: Workload, cache: KVCache) -> list[_Term]:
+def _terms(stored: Stored, workload: Workload, cache: KVCache) -> list[Term]:
     """All that must be in memory at once, in the order in which it is counted."""
     config, sequences = stored.config, workload.sequences
     used_at_once = min(config.n_routed_experts, config.n_activated_experts * sequences)
     fewer = "fewer sequences (`--sequences`) or a shorter context (`--context`) take less"
     tokens = f"{sequences:,} x {workload.context:,} tokens"
     return [
-        _Term(f"the dense weights ({', '.join(DENSE)})", stored.dense, "no option makes these smaller"),
-        _Term("the program and its activations (assumed)", WORKING_NBYTES, None),
-        _Term(f"the KV caches of {tokens}", sequences * cache.sequence_nbytes, fewer),
-        _Term(
+        Term(f"the dense weights ({', '.join(DENSE)})", stored.dense, "no option makes these smaller"),
+        Term("the program and its activations (assumed)", WORKING_NBYTES, None),
+        Term(f"the KV caches of {tokens}", sequences * cache.sequence_nbytes, fewer),
+        Term(
             f"{used_at_once} routed experts, as many as a layer runs at once,",
             used_at_once * stored.expert_nbytes,
             None,
@@ -125,14 +125,14 @@ def _terms(stored: Stored, workload: Workload, cache: KVCache) -> list[_Term]:
     ]
 
 
-def _refuse_too_little(stored: Stored, workload: Workload, cache: KVCache) -> None:
-    terms = _terms(stored, workload, cache)
-    left = workload.memory
+def refuse_too_little(memory: int, terms: Sequence[Term]) -> None:
+    """OptionError where the terms, in their order, do not fit into `memory`: which one, and what would do."""
+    left = memory
     for term in terms:
         if term.nbytes > left:
             found = f"{term.name} take {gib(term.nbytes)} where {gib(left)} is left"
             wanted = f"the smallest budget that would do is {_rounded_up(sum(term.nbytes for term in terms))}"
-            raise OptionError(f"this does not fit into {gib(workload.memory)}: {found}; {wanted}", hint=term.hint)
+            raise OptionError(f"this does not fit into {gib(memory)}: {found}; {wanted}", hint=term.hint)
         left -= term.nbytes
 
 

@@ -9,10 +9,11 @@ from shoal.ops.mixture import ExpertWeights
 from shoal.plan.size import gib
 from shoal.weights.arena import Arena
 from shoal.weights.expert_policy import DecayedFrequency, ExpertPolicy
-from shoal.weights.expert_reader import ExpertReader, ReadJob, Urgency
+from shoal.weights.expert_reader import ExpertReader
 from shoal.weights.expert_slots import ExpertSlots
 from shoal.weights.expert_statistics import ExpertStatistics
 from shoal.weights.prefetch_gauge import PrefetchGauge
+from shoal.weights.read_queue import ReadJob, Urgency
 from shoal.weights.stored_experts import ExpertSource, Key
 
 READER_THREADS = 2

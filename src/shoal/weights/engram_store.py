@@ -19,11 +19,11 @@ from torch import Tensor
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
 from shoal.ops.quantize import Q8, Quantized
+from shoal.plan.size import gib
 from shoal.weights.engram_tables import refuse_nan_rows, table_names
 from shoal.weights.row_cache import ABSENT, Ids, RowCache, Rows
 from shoal.weights.row_reader import Reading, RowReader
 
-DEFAULT_CACHE_NBYTES = 256 << 20
 # Requests that nobody gathers: of a sequence that ended, or a forward that was interrupted.
 MOST_FORGOTTEN = 4
 # A key is the layer's number above the row's.
@@ -70,7 +70,7 @@ class StoredEngramRows:
         self,
         checkpoint: Checkpoint,
         plans: Sequence[LayerPlan],
-        nbytes: int = DEFAULT_CACHE_NBYTES,
+        nbytes: int,
         reader: RowReader | None = None,
     ) -> None:
         self.checkpoint, self.names = checkpoint, table_names(plans)
@@ -93,6 +93,10 @@ class StoredEngramRows:
         name = next(iter(self.names.values()))
         entries = [self.checkpoint.entry(f"{name}.{part}") for part in ("weight", "scale")]
         return [entry.nbytes // entry.shape[0] for entry in entries]
+
+    def line(self) -> str:
+        """Where rows live, for a person."""
+        return f"those read last in at most {gib(self._nbytes)}, the others in the shards"
 
     def request(self, layer_id: int, row_ids: Sequence[int]) -> None:
         """Begin to read those that are neither in memory nor on their way."""

@@ -39,6 +39,9 @@ class ResidentEngramRows:
 
     def __init__(self, reader: WeightReader, plans: Sequence[LayerPlan]) -> None:
         self.names = table_names(plans)
+        parts = [f"{name}.{part}" for name in self.names.values() for part in ("weight", "scale")]
+        # Rows are looked at when they are gathered.
+        reader.expect(parts, refuse_nan=False)
         self.tables = {
             layer: Quantized(reader.tensor(f"{name}.weight"), reader.tensor(f"{name}.scale"), Q8)
             for layer, name in self.names.items()

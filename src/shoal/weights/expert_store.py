@@ -103,7 +103,7 @@ class ExpertStore:
     def line(self) -> str:
         """Where experts live, for a person."""
         if self.cached is None:
-            return "experts: in the shards, through the page cache"
+            return "experts: all in the shards, through the page cache"
         arena, num_experts = self.cached.arena, len(self.cached.source.keys)
         return f"experts: {arena.num_slots:,} of {num_experts:,} in {gib(arena.nbytes)}, the others from the shards"
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shoal.checkpoint.direct_file import Notice
 from shoal.checkpoint.inventory import TensorSpec
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan, plan_layers
@@ -56,27 +57,34 @@ def load_backbone(
     experts: Experts | None = None,
     engram_rows: EngramRows | None = None,
     progress: TotalProgress | None = None,
+    notice: Notice | None = None,
+    through_page_cache: bool = False,
 ) -> LoadedBackbone:
     """The backbone of `checkpoint` under `arithmetic` (wide unless given), its stores mapped unless given.
 
-    The token map comes from the checkpoint's own tokenizer unless given. Raises TensorError naming what is missing,
-    unexpected or of another shape, EngramError when table sizes disagree.
+    The token map comes from the checkpoint's own tokenizer unless given. Dense weights come past the page cache unless
+    told otherwise; `notice` hears where they cannot. Raises TensorError naming what is missing, unexpected or of
+    another shape, EngramError when table sizes disagree.
     """
     started = time.perf_counter()
     expected = expected_tensors(config, checkpoint)
     if config.has_engram:
         check_rows(config)
     plans = plan_layers(config)
-    reader = WeightReader(checkpoint, counting(progress, _dense_nbytes(expected, checkpoint)))
-    builder = _Builder(
-        config,
-        plans,
-        reader,
-        arithmetic or Wide(),
-        experts or MappedExperts(checkpoint, plans),
-        engram_rows or MappedEngramRows(checkpoint, plans),
-    )
-    backbone = builder.backbone(_addresses(config, checkpoint, token_map))
+    dense = _dense_names(expected)
+    count = counting(progress, sum(checkpoint.nbytes(name) for name in dense))
+    with WeightReader(checkpoint, count, notice, through_page_cache=through_page_cache) as reader:
+        # Before anything else, for the token map takes seconds too.
+        reader.expect(dense)
+        builder = _Builder(
+            config,
+            plans,
+            reader,
+            arithmetic or Wide(),
+            experts or MappedExperts(checkpoint, plans),
+            engram_rows or MappedEngramRows(checkpoint, plans),
+        )
+        backbone = builder.backbone(_addresses(config, checkpoint, token_map))
     return LoadedBackbone(backbone, _report(expected, checkpoint, reader, time.perf_counter() - started))
 
 
@@ -88,9 +96,9 @@ def _addresses(config: ModelConfig, checkpoint: Checkpoint, token_map: TokenMap 
     return EngramAddresses(derive_layout(config), token_map)
 
 
-def _dense_nbytes(expected: dict[str, TensorSpec], checkpoint: Checkpoint) -> int:
-    dense = [spec.name for spec in expected.values() if is_backbone(spec) and not is_left_in_shards(spec)]
-    return sum(checkpoint.nbytes(name) for name in dense)
+def _dense_names(expected: dict[str, TensorSpec]) -> list[str]:
+    """What the backbone holds in memory."""
+    return [spec.name for spec in expected.values() if is_backbone(spec) and not is_left_in_shards(spec)]
 
 
 def counting(progress: TotalProgress | None, total: int) -> Callable[[int], None] | None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.checkpoint.extents import find_extents
 from shoal.checkpoint.header import TensorEntry
-from shoal.weights.expert_extents import expert_extents
 
 SIZES = 3 * 4096, 700, 1, 4096, 9000, 33
 
@@ -32,7 +32,7 @@ PLACED = st.builds(
 
 @given(placed=PLACED)
 def test_every_tensor_is_in_a_read_at_its_place(placed: list[TensorEntry]) -> None:
-    found = expert_extents(placed)
+    found = find_extents(placed)
     # Reads fill the slot end to end, in whole pages.
     assert [extent.place for extent in found.extents] == [
         sum(extent.nbytes for extent in found.extents[:i]) for i in range(len(found.extents))
@@ -47,9 +47,7 @@ def test_every_tensor_is_in_a_read_at_its_place(placed: list[TensorEntry]) -> No
 
 @given(placed=PLACED)
 def test_no_page_is_read_twice_and_no_two_reads_touch(placed: list[TensorEntry]) -> None:
-    spans = sorted(
-        (extent.path, extent.start, extent.start + extent.nbytes) for extent in expert_extents(placed).extents
-    )
+    spans = sorted((extent.path, extent.start, extent.start + extent.nbytes) for extent in find_extents(placed).extents)
     for (path, _, end), (other, start, _) in pairwise(spans):
         assert path != other or end < start
 
@@ -57,4 +55,4 @@ def test_no_page_is_read_twice_and_no_two_reads_touch(placed: list[TensorEntry])
 @pytest.mark.parametrize(("gap", "reads"), [(0, 1), (4000, 1), (3 * 4096, 2)])
 def test_neighbours_are_read_together(gap: int, reads: int) -> None:
     placed = entries([5, 0, 0, gap, 0, 0], list("aaaaaa"), list(range(6)))
-    assert len(expert_extents(placed).extents) == reads
+    assert len(find_extents(placed).extents) == reads

@@ -1,4 +1,4 @@
-"""Where an expert lies in its shards, and where in a slot its bytes come to lie. All from the headers' offsets."""
+"""Where tensors lie in their shards, and where in memory their bytes come to lie. All from the headers' offsets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,15 +7,12 @@ from pathlib import Path
 from shoal.checkpoint.direct_file import page_end, page_start
 from shoal.checkpoint.header import TensorEntry
 
-MATRICES = "w1", "w2", "w3"
-PARTS = "weight", "scale"
-
 
 @dataclass(frozen=True)
 class Extent:
-    """Tensors of one shard in one read: its pages from byte `start` go to the slot's byte `place`.
+    """Tensors of one shard in one read: its pages from byte `start` go to byte `place` of the memory.
 
-    Of `nbytes`, whole pages, the first `wanted` must be in the file. `name` is one of the tensors.
+    Of `nbytes`, whole pages, the first `wanted` must be in the file. `names` are the tensors, in the file's order.
     """
 
     path: Path
@@ -23,28 +20,23 @@ class Extent:
     nbytes: int
     wanted: int
     place: int
-    name: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class ExpertExtents:
-    """An expert's reads, the slot's bytes they fill, and where in them each tensor begins."""
+class Extents:
+    """Reads in the order of the files, the bytes of memory they fill end to end, and where in them a tensor begins."""
 
     extents: tuple[Extent, ...]
     places: dict[str, int]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the slot that the reads fill: whole pages."""
+        """Bytes of memory that the reads fill: whole pages."""
         return sum(extent.nbytes for extent in self.extents)
 
 
-def tensor_names(prefix: str) -> tuple[str, ...]:
-    """The six tensors of the expert `prefix`."""
-    return tuple(f"{prefix}.{matrix}.{part}" for matrix in MATRICES for part in PARTS)
-
-
-def expert_extents(entries: Sequence[TensorEntry]) -> ExpertExtents:
+def find_extents(entries: Sequence[TensorEntry]) -> Extents:
     """The fewest reads of whole pages that bring all of `entries`: those whose pages touch come together."""
     runs = list[list[TensorEntry]]()
     for entry in sorted(entries, key=lambda entry: (entry.path, entry.start)):
@@ -55,12 +47,14 @@ def expert_extents(entries: Sequence[TensorEntry]) -> ExpertExtents:
     extents, places, place = list[Extent](), dict[str, int](), 0
     for run in runs:
         start = page_start(run[0].start)
-        extent = Extent(run[0].path, start, page_end(_end(run)) - start, _end(run) - start, place, run[0].name)
+        names = tuple(entry.name for entry in run)
+        extent = Extent(run[0].path, start, page_end(_end(run)) - start, _end(run) - start, place, names)
         places |= {entry.name: place + entry.start - start for entry in run}
         extents.append(extent)
         place += extent.nbytes
-    return ExpertExtents(tuple(extents), places)
+    return Extents(tuple(extents), places)
 
 
 def _end(run: Sequence[TensorEntry]) -> int:
+    # Not the last one's: one of no bytes may begin inside another.
     return max(entry.end for entry in run)
