@@ -37,7 +37,7 @@ def run(store: ExpertStore, *steps: tuple[int, list[int]]) -> None:
 def test_without_a_budget_experts_are_mapped(store) -> None:
     found = store()
     assert isinstance(found.experts, MappedExperts) and found.statistics is None
-    assert found.line() == "experts: in the shards, through the page cache"
+    assert found.line() == "experts: all in the shards, through the page cache"
     run(found, (0, [1]))
 
 

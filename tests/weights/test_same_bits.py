@@ -91,7 +91,7 @@ def test_the_answer_is_that_of_the_mapped_experts(
 ) -> None:
     experts = make(source, min(num_slots, len(source.keys)), num_threads=num_threads, prefetch=prefetch)
     assert same(run(backbone, experts), wanted)
-    assert bool(experts.statistics.prefetches) == (prefetch and num_slots >= 30)
+    assert prefetch or not experts.statistics.prefetches
 
 
 @pytest.mark.parametrize("num_slots", [3, 30])
