@@ -49,6 +49,7 @@ class Places(TypedDict, total=False):
     expert_memory: int | None
     expert_profile: Path | None
     record_routing: Path | None
+    prefetch: bool
 
 
 class Shoal:
@@ -99,6 +100,7 @@ def load(
     expert_memory: int | None = None,
     expert_profile: str | os.PathLike[str] | None = None,
     record_routing: str | os.PathLike[str] | None = None,
+    prefetch: bool = True,
     resident_engram: bool = False,
     engram_memory: int | None = None,
     threads: int | None = None,
@@ -121,6 +123,7 @@ def load(
         expert_memory=expert_memory,
         expert_profile=profile,
         record_routing=routing,
+        prefetch=prefetch,
         resident_engram=resident_engram,
         engram_memory=engram_memory,
         threads=threads,

@@ -57,10 +57,10 @@ class LoadOptions:
     best native kernels; `memory` bytes are for everything, None takes what is free less a margin; of them
     `expert_memory` are for routed experts, `engram_memory` for Engram rows and `kv_memory` for the KV cache, None
     leaves each to the planner; `resident_engram` reads the whole Engram tables instead; `expert_profile` is read if it
-    is there and written at the end, `record_routing` is written at the end; `threads` None takes all processors this
-    process may use; `prefill_chunk` tokens of a prompt are read at once, None leaves it to the planner;
-    `cache_directory` keeps the Engram token map between runs; `notice` takes a sentence on each thing that is slower
-    than it should be.
+    is there and written at the end, `record_routing` is written at the end; `prefetch` reads ahead, where that pays,
+    the experts that the next layer may use; `threads` None takes all processors this process may use; `prefill_chunk`
+    tokens of a prompt are read at once, None leaves it to the planner; `cache_directory` keeps the Engram token map
+    between runs; `notice` takes a sentence on each thing that is slower than it should be.
     """
 
     checkpoint: Path | None = None
@@ -72,6 +72,7 @@ class LoadOptions:
     expert_memory: int | None = None
     expert_profile: Path | None = None
     record_routing: Path | None = None
+    prefetch: bool = True
     reader_threads: int = READER_THREADS
     resident_engram: bool = False
     engram_memory: int | None = None
@@ -242,7 +243,11 @@ def _experts(
         # Settled before the headers' offsets are used.
         expected_tensors(config, checkpoint)
     expert_options = ExpertOptions(
-        budget.experts, options.reader_threads, options.expert_profile, options.record_routing
+        budget.experts,
+        options.reader_threads,
+        options.expert_profile,
+        options.record_routing,
+        options.prefetch,
     )
     return ExpertStore(checkpoint, config, plans, expert_options, options.notice)
 

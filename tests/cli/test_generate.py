@@ -178,6 +178,7 @@ def test_options_reach_the_model(run_shoal, monkeypatch) -> None:
             "a",
             "--expert-memory",
             "3MiB",
+            "--no-prefetch",
             "--resident-engram",
             "--engram-memory",
             "2MiB",
@@ -191,6 +192,7 @@ def test_options_reach_the_model(run_shoal, monkeypatch) -> None:
     ((path, options),) = calls
     assert path == MINIATURE
     assert (options["expert_memory"], options["resident_engram"], options["threads"]) == (3 << 20, True, 2)
+    assert not options["prefetch"]
     assert (options["prefill_chunk"], options["engram_memory"]) == (5, 2 << 20)
 
 

@@ -6,16 +6,18 @@ import struct
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 import watchdog
+from fake_experts import FakeSource
 from miniature import MINI
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan, plan_layers
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
+from shoal.weights.cached_experts import CachedExperts
 
 INDEX = "model.safetensors.index.json"
 WATCHDOG_SECONDS = 120
@@ -87,3 +89,19 @@ def within() -> Callable[[Callable[[], Result]], Result]:
     """Runs a call in a thread of its own and fails where it does not return: a hang is a failure, not a wait."""
 
     return partial(watchdog.within, seconds=WATCHDOG_SECONDS)
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., CachedExperts]]:
+    """Stores that are closed at the end, whatever became of them."""
+    made = list[CachedExperts]()
+
+    def make(source: FakeSource, num_slots: int, **options: Any) -> CachedExperts:
+        made.append(CachedExperts(source, num_slots, **options))
+        return made[-1]
+
+    yield make
+    for experts in made:
+        if isinstance(experts.source, FakeSource) and experts.source.gate is not None:
+            experts.source.gate.set()
+        experts.close()

@@ -3,96 +3,23 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
+from fake_experts import EXPERTS, LAYERS, FakeSource, ask, is_whole
 from shoal.errors import FileChangedError, OptionError
-from shoal.ops.mixture import ExpertWeights
-from shoal.ops.weights import Float4Weight
 from shoal.weights.cached_experts import CachedExperts, slots_within
 from shoal.weights.expert_policy import POLICIES
-from shoal.weights.stored_experts import Key
 
-LAYERS, EXPERTS = 3, 8
 ASKED = st.lists(
     st.tuples(st.integers(0, LAYERS - 1), st.sets(st.integers(0, EXPERTS - 1), max_size=6).map(sorted)),
     min_size=1,
     max_size=12,
 )
-
-
-class FakeSource:
-    """Experts whose every byte says who they are. Reads take a random while; those of `failing` fail."""
-
-    slot_nbytes = 4096
-
-    def __init__(self, seed: int = 0, failing: Sequence[Key] = (), slow: float = 0.0005) -> None:
-        self.keys = [(layer_id, expert_id) for layer_id in range(LAYERS) for expert_id in range(EXPERTS)]
-        self.failing, self.slow, self.random = set(failing), slow, random.Random(seed)
-        self.reads = list[Key]()
-        self.gate: threading.Event | None = None
-
-    def nbytes(self, key: Key) -> int:
-        return self.slot_nbytes
-
-    def disk(self, key: Key) -> int:
-        return 0
-
-    def read(self, key: Key, room: Tensor) -> ExpertWeights:
-        self.reads.append(key)
-        # What is half there must never be seen.
-        room.fill_(255)
-        time.sleep(self.random.random() * self.slow)
-        if self.gate is not None:
-            self.gate.wait(60)
-        if key in self.failing:
-            raise FileChangedError(f"{key} became unreadable")
-        room.fill_(mark(key))
-        matrix = Float4Weight(room[:512].view(32, 16), room[512:544].view(32, 1))
-        return ExpertWeights(matrix, matrix, matrix)
-
-    def close(self) -> None:
-        pass
-
-
-def mark(key: Key) -> int:
-    return 1 + key[0] * EXPERTS + key[1]
-
-
-def is_whole(key: Key, weights: ExpertWeights) -> bool:
-    return all(torch.equal(part, torch.full_like(part, mark(key))) for part in (weights.w1.codes, weights.w3.scales))
-
-
-def ask(experts: CachedExperts, layer_id: int, expert_ids: Sequence[int]) -> list[list[int]]:
-    """The groups, each looked at when it came and once more before the next one is taken."""
-    groups = []
-    for group in experts.arrivals(layer_id, expert_ids):
-        for _ in range(2):
-            assert all(is_whole((layer_id, expert_id), weights) for expert_id, weights in group)
-            time.sleep(0.0002)
-        groups.append([expert_id for expert_id, _ in group])
-    return groups
-
-
-@pytest.fixture
-def make() -> Iterator[Callable[..., CachedExperts]]:
-    made = list[CachedExperts]()
-
-    def make(source: FakeSource, num_slots: int, **options: Any) -> CachedExperts:
-        made.append(CachedExperts(source, num_slots, **options))
-        return made[-1]
-
-    yield make
-    for experts in made:
-        if isinstance(experts.source, FakeSource) and experts.source.gate is not None:
-            experts.source.gate.set()
-        experts.close()
 
 
 @settings(max_examples=25)
@@ -105,6 +32,7 @@ def make() -> Iterator[Callable[..., CachedExperts]]:
     num_pinned=st.integers(0, 8),
     warms=st.booleans(),
     asks_twice=st.booleans(),
+    guesses=st.booleans(),
 )
 def test_every_expert_comes_once_and_whole(
     within: Callable[[Callable[[], None]], None],
@@ -116,9 +44,10 @@ def test_every_expert_comes_once_and_whole(
     num_pinned: int,
     warms: bool,
     asks_twice: bool,
+    guesses: bool,
 ) -> None:
-    source = FakeSource(seed)
-    hottest = source.random.sample(source.keys, len(source.keys))
+    source, rng = FakeSource(seed), random.Random(seed)
+    hottest = rng.sample(source.keys, len(source.keys))
     pinned = hottest[: min(num_pinned, num_slots - 1)]
     experts = CachedExperts(source, num_slots, policy=POLICIES[policy](), pinned=pinned, num_threads=num_threads)
 
@@ -129,6 +58,8 @@ def test_every_expert_comes_once_and_whole(
             experts.request(layer_id, expert_ids)
             if asks_twice:  # what was asked for and not taken holds nothing up
                 experts.request((layer_id + 1) % LAYERS, range(EXPERTS))
+            if guesses:  # right or wrong, of this layer or another
+                experts.expect(rng.randrange(LAYERS), lambda: rng.sample(range(EXPERTS), 5))
             groups = ask(experts, layer_id, expert_ids)
             assert sorted(expert_id for group in groups for expert_id in group) == expert_ids
             assert len(experts._slots) <= num_slots
@@ -140,6 +71,9 @@ def test_every_expert_comes_once_and_whole(
     assert statistics.hits + statistics.misses == asks
     assert statistics.read_nbytes == statistics.reads * source.slot_nbytes
     assert statistics.reads <= len(source.reads)
+    assert statistics.prefetches_joined <= statistics.prefetches_used <= statistics.prefetches <= len(source.reads)
+    wasted = statistics.prefetches - statistics.prefetches_used
+    assert statistics.wasted_nbytes == wasted * source.slot_nbytes
 
 
 def test_those_present_come_first_in_one_group(make: Callable[..., CachedExperts]) -> None:
@@ -191,13 +125,13 @@ def test_who_is_there_is_not_read_again_and_who_is_pinned_stays(make: Callable[.
     assert [key for key in source.reads if key[0] == 0] == [(0, 0), (0, 1)]
 
 
-def test_what_is_warmed_is_there_and_counts_as_prefetched(make: Callable[..., CachedExperts]) -> None:
+def test_what_is_warmed_is_there_and_counts_as_warmed(make: Callable[..., CachedExperts]) -> None:
     source = FakeSource()
     experts = make(source, 3)
     experts.warm([(0, 3), (0, 1), (1, 1), (2, 2)])
     ask(experts, 0, [1, 3])
     assert sorted(source.reads)[:2] == [(0, 1), (0, 3)]
-    assert (experts.statistics.prefetches, experts.statistics.prefetches_used) == (3, 2)
+    assert (experts.statistics.warmed, experts.statistics.warmed_used) == (3, 2)
 
 
 def test_what_is_asked_for_goes_before_what_is_warmed(make: Callable[..., CachedExperts]) -> None:
@@ -235,6 +169,31 @@ def test_a_failure_that_nobody_waits_for_is_silent_until_it_is_asked_for(make: C
     ask(experts, 0, [1])
     with pytest.raises(FileChangedError):
         ask(experts, 0, [3])
+
+
+def test_one_who_is_interrupted_while_waiting_may_ask_again(
+    make: Callable[..., CachedExperts],
+    within: Callable[[Callable[[], Any]], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experts = make(FakeSource(slow=0.005), 2)
+    done = experts._reader.done
+
+    def interrupted(*, wait: bool = False) -> Any:
+        if wait:
+            raise KeyboardInterrupt
+        return done()
+
+    for expert_ids in ([1, 2, 3], [3, 4], [1, 5]):
+        monkeypatch.setattr(experts._reader, "done", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            while True:  # until it has to wait
+                ask(experts, 0, expert_ids)
+                ask(experts, 1, expert_ids)
+        monkeypatch.setattr(experts._reader, "done", done)
+        groups = within(lambda expert_ids=expert_ids: ask(experts, 0, expert_ids))
+        assert sorted(expert_id for group in groups for expert_id in group) == expert_ids
+    assert len(experts._slots) == 2
 
 
 def test_a_closed_store_refuses(make: Callable[..., CachedExperts], within: Callable[[Callable[[], Any]], Any]) -> None:

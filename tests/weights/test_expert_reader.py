@@ -10,7 +10,8 @@ from torch import Tensor
 
 from shoal.ops.mixture import ExpertWeights
 from shoal.ops.weights import Float4Weight
-from shoal.weights.expert_reader import ExpertReader, ReadJob
+from shoal.weights.expert_reader import ExpertReader
+from shoal.weights.read_queue import ReadJob, Urgency
 from shoal.weights.stored_experts import Key
 
 Within = Callable[[Callable[[], Any]], Any]
@@ -54,8 +55,8 @@ def source() -> Iterator[TwoDisks]:
     source.open.set()
 
 
-def job(key: Key) -> ReadJob:
-    return ReadJob(key, torch.empty(4096, dtype=torch.uint8))
+def job(key: Key, urgency: Urgency = Urgency.DEMAND) -> ReadJob:
+    return ReadJob(key, torch.empty(4096, dtype=torch.uint8), urgency)
 
 
 def wait_for(reader: ExpertReader, count: int) -> list[Key]:
@@ -67,11 +68,11 @@ def wait_for(reader: ExpertReader, count: int) -> list[Key]:
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])
-@pytest.mark.parametrize("urgent", [True, False])
-def test_a_slow_disk_holds_no_other_up(source: TwoDisks, within: Within, num_threads: int, urgent: bool) -> None:
+@pytest.mark.parametrize("urgency", Urgency)
+def test_a_slow_disk_holds_no_other_up(source: TwoDisks, within: Within, num_threads: int, urgency: Urgency) -> None:
     reader = ExpertReader(source, num_threads)
     for key in source.keys:  # the slow disk's first
-        reader.submit(job(key), urgent=urgent)
+        reader.submit(job(key, urgency))
     assert sorted(within(lambda: wait_for(reader, NUM_EXPERTS))) == source.keys[NUM_EXPERTS:]
     # No thread of the fast disk has helped out with the slow one, where it would be stuck.
     assert source.num_begun(SLOW) <= num_threads
@@ -103,17 +104,33 @@ def test_what_is_taken_back_is_the_last_that_has_not_begun(source: TwoDisks, wit
     reader.submit(job((0, 0)))
     within(lambda: until(lambda: source.num_begun(SLOW) == 1))
     for key in [(0, 1), (0, 2), (0, 3)]:
-        reader.submit(job(key), urgent=False)
-    taken = [reader.withdraw() for _ in range(2)]
+        reader.submit(job(key, Urgency.WARM))
+    taken = [reader.withdraw_last() for _ in range(2)]
     assert [each and each.key for each in taken] == [(0, 3), (0, 2)]
-    hurried = job((0, 5))
-    reader.submit(hurried, urgent=False)
+    hurried, ahead = job((0, 5), Urgency.AHEAD), job((0, 4), Urgency.AHEAD)
+    reader.submit(hurried)
+    reader.submit(ahead)
     reader.hurry(hurried)
-    last = reader.withdraw()
+    assert reader.withdraw(ahead) and not reader.withdraw(ahead)
+    last = reader.withdraw_last()
     assert last is not None and last.key == (0, 1)
-    assert reader.withdraw() is None
+    assert reader.withdraw_last() is None
     source.open.set()
     assert within(lambda: wait_for(reader, 2)) == [(0, 0), (0, 5)]
+    within(reader.close)
+
+
+def test_what_nobody_waits_for_is_read_when_nothing_else_is(source: TwoDisks, within: Within) -> None:
+    reader = ExpertReader(source, 3)
+    jobs = [job((0, 0)), job((0, 1), Urgency.WARM), job((0, 2), Urgency.AHEAD), job((0, 3), Urgency.AHEAD), job((0, 4))]
+    for each in jobs:
+        reader.submit(each)
+    within(lambda: until(lambda: source.num_begun(SLOW) == 2))
+    assert sorted(source.reads) == [(0, 0), (0, 4)]
+    assert not reader.withdraw(jobs[0])
+    source.open.set()
+    within(lambda: wait_for(reader, 5))
+    assert source.reads[2] == (0, 2) and reader.is_idle
     within(reader.close)
 
 

@@ -1,5 +1,7 @@
 """What a run is told to keep about its experts is kept, and used by the next."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -35,7 +37,7 @@ def run(store: ExpertStore, *steps: tuple[int, list[int]]) -> None:
 def test_without_a_budget_experts_are_mapped(store) -> None:
     found = store()
     assert isinstance(found.experts, MappedExperts) and found.statistics is None
-    assert found.line() == "experts: in the shards, through the page cache"
+    assert found.line() == "experts: all in the shards, through the page cache"
     run(found, (0, [1]))
 
 
@@ -62,10 +64,10 @@ def test_a_profile_warms_the_next_run(store, tmp_path: Path) -> None:
     file = tmp_path / "profile.json"
     run(store(nbytes=1 << 20, profile=file), (0, [1]), (3, [2, 5]), (3, [5]))
     again = store(nbytes=1 << 20, profile=file)
-    assert again.statistics.prefetches == 3
+    assert again.statistics.warmed == 3
     assert again.cached._slots.pinned == {(0, 1), (3, 2), (3, 5)}
     run(again, (3, [5]))
-    assert again.statistics.prefetches_used == again.statistics.hits + again.statistics.misses == 1
+    assert again.statistics.warmed_used == again.statistics.hits + again.statistics.misses == 1
 
 
 def test_with_one_slot_nobody_is_pinned(store, tmp_path: Path, miniature: Checkpoint) -> None:
@@ -87,3 +89,19 @@ def test_a_file_that_cannot_be_written_keeps_nothing_else_from_being_done(store,
     assert list(RoutingTrace.load(tmp_path / "r.jsonl")) == [(0, (1,))]
     with pytest.raises(ValueError, match="closed"):
         found.experts.request(0, [1])
+
+
+def test_a_full_disk_leaves_the_profile_of_the_runs_before(
+    store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "profile.json"
+    run(store(profile=file), (0, [1]))
+    before = file.read_bytes()
+
+    def fsync(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OptionError, match=r"cannot write .*: No space left on device"):
+        run(store(nbytes=1 << 20, profile=file), (0, [2]))
+    assert file.read_bytes() == before

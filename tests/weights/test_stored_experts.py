@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,17 +104,53 @@ def test_a_shard_that_changed_is_refused_and_what_is_in_memory_stays(
         ask(experts, 0, 3)
 
 
-def test_a_disk_error_is_named(spoiled_experts: Any, within: Within, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENODEV, errno.ENXIO])
+def test_a_disk_that_fails_or_is_gone_is_named_and_what_is_in_memory_stays(
+    spoiled_experts: Any, within: Within, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     _, experts = spoiled_experts()
+    ask(experts, 0, 3)
 
     def preadv(*_: object) -> int:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+        raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "preadv", preadv)
-    with pytest.raises(FileChangedError, match="Input/output error"):
-        within(lambda: ask(experts, 0, 5))
+    for _ in range(2):
+        with pytest.raises(FileChangedError, match=rf"became unreadable at byte [\d,]+: {os.strerror(code)}"):
+            within(lambda: ask(experts, 0, 5))
+    ask(experts, 0, 3)
     monkeypatch.undo()
     ask(experts, 0, 5)
+
+
+def test_a_read_that_brings_less_than_the_file_has_is_named(
+    spoiled_experts: Any, within: Within, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, experts = spoiled_experts()
+    monkeypatch.setattr(os, "preadv", lambda *_: 0)
+    with pytest.raises(FileChangedError, match=r"was shortened: at byte [\d,]+ found [\d,]+ bytes, expected [\d,]+"):
+        within(lambda: ask(experts, 0, 5))
+
+
+def test_signals_in_the_middle_of_reads_change_nothing(
+    miniature: Checkpoint, config: ModelConfig, plans: Plans
+) -> None:
+    source, seen = StoredExperts(miniature, config, plans), 0
+
+    def count(*_: object) -> None:
+        nonlocal seen
+        seen += 1
+
+    arena, before = Arena(source.slot_nbytes, 1), signal.signal(signal.SIGALRM, count)
+    signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+    try:
+        for key in source.keys[:20]:
+            assert stored_bytes(source.read(key, arena.slot(0))) == named_bytes(miniature, plans, key)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        source.close()
+    assert seen
 
 
 def test_a_closed_checkpoint_is_an_error_and_not_a_hang(spoiled_experts: Any, within: Within) -> None:

@@ -73,7 +73,8 @@ def num_experts(shape: ExpertShape, free: int, say: Say) -> int:
 def anonymous(nbytes: int) -> UInt8[Tensor, "nbytes"]:
     """Memory of its own in huge pages where the kernel has them. `OptionError` where there is not so much."""
     try:
-        memory = mmap.mmap(-1, nbytes)
+        # Private: shared memory has huge pages only where a second setting of the system allows them.
+        memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
         raise OptionError(f"cannot take {gib(nbytes)} of memory: {error.strerror}") from None
     with contextlib.suppress(OSError):

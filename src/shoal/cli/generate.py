@@ -65,6 +65,9 @@ def command(
     record_routing: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write which experts each step used, a JSON line a step.")
     ] = None,
+    no_prefetch: Annotated[
+        bool, typer.Option("--no-prefetch", help="Read no expert before a layer asks for it.")
+    ] = False,
     resident_engram: Annotated[
         bool, typer.Option("--resident-engram", help="Read the Engram tables into memory.")
     ] = False,
@@ -111,6 +114,7 @@ def command(
         "expert_memory": _size(expert_memory),
         "expert_profile": expert_profile,
         "record_routing": record_routing,
+        "prefetch": not no_prefetch,
     }
     text = source.read()
     messages: Prompt = [{"role": "user", "content": text}] if chat else text

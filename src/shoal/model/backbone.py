@@ -126,12 +126,12 @@ class Backbone:
         pre = torch.zeros(streams.shape[:2])
         pre[:, 0] = 1.0
         targets = []
-        for layer in self.layers:
+        for layer, following in zip(self.layers, (*self.layers[1:], None), strict=True):
             if layer.engram is not None:
                 streams = layer.engram.forward(streams, step)
             if layer.plan.is_draft_target:
                 targets.append(_mean_stream(streams))
-            streams, pre = layer.forward(streams, pre, step)
+            streams, pre = layer.forward(streams, pre, step, following)
             if on_layer is not None:
                 on_layer(layer.plan.layer_id + 1)
         hidden = torch.cat(targets, dim=1) if targets else streams.new_zeros((streams.shape[0], 0))

@@ -34,9 +34,16 @@ class Layer:
         self.arithmetic = arithmetic
 
     def forward(
-        self, streams: BFloat16[Tensor, "tokens streams dim"], pre: Float32[Tensor, "tokens streams"], step: Step
+        self,
+        streams: BFloat16[Tensor, "tokens streams dim"],
+        pre: Float32[Tensor, "tokens streams"],
+        step: Step,
+        following: "Layer | None" = None,
     ) -> tuple[BFloat16[Tensor, "tokens streams dim"], Float32[Tensor, "tokens streams"]]:
-        """The streams after the layer, and the `pre` that the next layer collapses with."""
+        """The streams after the layer, and the `pre` that the next layer collapses with.
+
+        The layer `following` changes neither: its experts are guessed from what this one's mixture starts from.
+        """
         name, options, arithmetic = f"L{self.plan.layer_id}", self.options, self.arithmetic
         attn = enter_sublayer(streams, pre, self.attn_entry, options, arithmetic)
         step.record(f"{name}.attn_in", attn.x)
@@ -48,7 +55,7 @@ class Layer:
         ffn, routes = enter_mixture(streams, attn.mix.pre, self.ffn_entry, router, mask, options, arithmetic)
         step.record(f"{name}.ffn_in", ffn.x)
         self._record_routes(routes, step)
-        x, streams = self.moe.forward(ffn, routes, streams)
+        x, streams = self.moe.forward(ffn, routes, streams, None if following is None else following.moe, mask)
         step.record(f"{name}.ffn_out", x)
         step.record(f"{name}.stream_out", streams)
         step.record(f"{name}.pre_mix_out", ffn.mix.pre)

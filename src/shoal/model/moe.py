@@ -1,19 +1,22 @@
 """Mixture of experts: router, routed experts, shared expert (spec §4.6)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import BFloat16
+from jaxtyping import BFloat16, Bool
 from torch import Tensor
 
 from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.mixture import Dispatch, ExpertWeights, apply_routed, combine
-from shoal.ops.routing import Router, Routes
+from shoal.ops.routing import Router, Routes, route
 from shoal.ops.sublayer import Entered
+
+FEW_TOKENS = 8
+"""Most tokens whose next experts are guessed: of more, the experts are nearly all there are."""
 
 
 @runtime_checkable
@@ -22,6 +25,10 @@ class Experts(Protocol):
 
     def request(self, layer_id: int, expert_ids: Sequence[int]) -> None:
         """Say that these experts will be asked for. Returns at once; may be ignored."""
+        ...
+
+    def expect(self, layer_id: int, guess: Callable[[], Sequence[int]]) -> None:
+        """Offer a guess, the likeliest first, at what another layer will ask for next. May be ignored, even unasked."""
         ...
 
     def arrivals(self, layer_id: int, expert_ids: Sequence[int]) -> Iterator[list[tuple[int, ExpertWeights]]]:
@@ -51,11 +58,21 @@ class MoE:
         self.limit, self.arithmetic = float(config.swiglu_limit), arithmetic
 
     def forward(
-        self, entered: Entered, routes: Routes, streams: BFloat16[Tensor, "tokens streams dim"]
+        self,
+        entered: Entered,
+        routes: Routes,
+        streams: BFloat16[Tensor, "tokens streams dim"],
+        following: "MoE | None" = None,
+        image_mask: Bool[Tensor, "tokens"] | None = None,
     ) -> tuple[BFloat16[Tensor, "tokens dim"], BFloat16[Tensor, "tokens streams dim"]]:
-        """The mixture's output and the streams it returns to. Every expert is taken once for all its rows."""
+        """The mixture's output and the streams it returns to. Every expert is taken once for all its rows.
+
+        The experts of the `following` layer's mixture may be on their way before it asks for them.
+        """
         dispatch = Dispatch.of(routes)
         self.experts.request(self.plan.layer_id, dispatch.expert_ids)
+        if following is not None and streams.shape[0] <= FEW_TOKENS:
+            self.experts.expect(following.plan.layer_id, lambda: following.guess(entered.x, image_mask))
         outputs = torch.empty((dispatch.tokens.numel(), entered.x.shape[1]), dtype=torch.bfloat16)
         missing, last = len(dispatch.expert_ids), list[tuple[int, ExpertWeights]]()
         # Whatever order they arrive in, they are added in ascending id.
@@ -70,3 +87,11 @@ class MoE:
             *(entered.x_q8, dispatch, last, outputs, self.weights.shared, self.limit),
             *(streams, entered.mix, self.arithmetic),
         )
+
+    def guess(self, x: BFloat16[Tensor, "tokens dim"], image_mask: Bool[Tensor, "tokens"] | None) -> Sequence[int]:
+        """The experts this layer may use for what is `x` in the layer before, the likeliest first.
+
+        It is right about 64 % of the experts of the trained miniature, where the two most used are 20 %.
+        """
+        routes = route(x, self.weights.router, image_mask, self.arithmetic)
+        return list(dict.fromkeys(routes.expert_ids.T.flatten().tolist()))

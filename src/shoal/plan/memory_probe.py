@@ -62,7 +62,8 @@ def measure_memory(threads: int, nbytes: int) -> MemoryRate:
 
 def _memory(nbytes: int) -> mmap.mmap:
     try:
-        buffer = mmap.mmap(-1, nbytes)
+        # Private: shared memory has huge pages only where a second setting of the system allows them.
+        buffer = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
         raise OptionError(f"cannot take {nbytes:,} bytes to measure the memory with: {error.strerror}") from None
     # A kernel without transparent huge pages refuses, and reads a little slower.

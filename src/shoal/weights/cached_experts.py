@@ -2,19 +2,23 @@
 
 import time
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from shoal.errors import OptionError
 from shoal.ops.mixture import ExpertWeights
 from shoal.plan.size import gib
 from shoal.weights.arena import Arena
 from shoal.weights.expert_policy import DecayedFrequency, ExpertPolicy
-from shoal.weights.expert_reader import ExpertReader, ReadJob
+from shoal.weights.expert_reader import ExpertReader
 from shoal.weights.expert_slots import ExpertSlots
 from shoal.weights.expert_statistics import ExpertStatistics
+from shoal.weights.prefetch_gauge import PrefetchGauge
+from shoal.weights.read_queue import ReadJob, Urgency
 from shoal.weights.stored_experts import ExpertSource, Key
 
 READER_THREADS = 2
+MOST_AHEAD = 12
+"""Slots for what may be asked for next: twice the experts that a layer of the release gives a token."""
 
 Group = list[tuple[int, ExpertWeights]]
 
@@ -34,7 +38,9 @@ class CachedExperts:
     """An `Experts` of `num_slots` slots before a source. For one caller at a time; its own threads read.
 
     Experts asked for and missing are read at once, into slots whose experts are not asked for; the others wait for
-    the slots of those already given out. `pinned` experts, fewer than the slots, stay once they are there.
+    the slots of those already given out. `pinned` experts, fewer than the slots, stay once they are there. With
+    `prefetch`, what is expected is read ahead while the disk would rest, as long as that pays: it moves reads, and
+    changes nothing else.
     """
 
     def __init__(
@@ -44,6 +50,7 @@ class CachedExperts:
         *,
         policy: ExpertPolicy | None = None,
         pinned: Collection[Key] = (),
+        prefetch: bool = True,
         num_threads: int = READER_THREADS,
     ) -> None:
         self.source, self.arena = source, Arena(source.slot_nbytes, num_slots)
@@ -51,7 +58,10 @@ class CachedExperts:
         self._slots = ExpertSlots(num_slots, policy or DecayedFrequency(), pinned)
         self._weights = dict[Key, ExpertWeights]()
         self._jobs = dict[Key, ReadJob]()
-        self._prefetched = set[Key]()
+        self._warmed = set[Key]()
+        # Expected of the next layer: coming or held, until a layer asks.
+        self._ahead, self._has_guess = dict[Key, ReadJob](), False
+        self._gauge = PrefetchGauge() if prefetch else None
         # What is asked for: not yet in a slot, and in one but not yet given out.
         self._demand: tuple[int, tuple[int, ...]] | None = None
         self._waiting, self._expected = list[Key](), list[Key]()
@@ -71,9 +81,9 @@ class CachedExperts:
             if not self._slots.has_free:
                 return
             if key not in self._slots:
-                self._begin(key, urgent=False)
-                self._prefetched.add(key)
-                self.statistics.prefetches += 1
+                self._begin(key, Urgency.WARM)
+                self._warmed.add(key)
+                self.statistics.warmed += 1
 
     def request(self, layer_id: int, expert_ids: Sequence[int]) -> None:
         """Begins to read those that are missing. Lets go of what was asked for before."""
@@ -82,6 +92,7 @@ class CachedExperts:
         self._expected, self._waiting = [], []
         self._collect(self._reader.done())
         keys = [(layer_id, expert_id) for expert_id in expert_ids]
+        self._settle_ahead(keys)
         self._demand = layer_id, tuple(expert_ids)
         self._slots.policy.visit(layer_id, expert_ids)
         self._slots.needed = {key for key in keys if key in self._slots}
@@ -92,6 +103,23 @@ class CachedExperts:
             if (job := self._jobs.get(key)) is not None:
                 self._reader.hurry(job)
         self._begin_waiting()
+
+    def expect(self, layer_id: int, guess: Callable[[], Sequence[int]]) -> None:
+        """Begins to read those missing of a guess, the likeliest first, after all that is asked for.
+
+        Lets go of what was expected before. Not asked for its guess while reading ahead does not pay.
+        """
+        if self._gauge is None or self._is_closed or not self._gauge.wants_guess():
+            return
+        self._withdraw_ahead()
+        self._has_guess = True
+        for key in [(layer_id, expert_id) for expert_id in guess()]:
+            if len(self._ahead) == MOST_AHEAD:
+                return
+            if key in self._slots or key in self._waiting:
+                continue
+            if (taken := self._slots.take_ahead(key, self._ahead)) is not None:
+                self._ahead[key] = self._submit(key, taken, Urgency.AHEAD)
 
     def arrivals(self, layer_id: int, expert_ids: Sequence[int]) -> Iterator[Group]:
         """Those present first, in one group, then the others as they come."""
@@ -123,24 +151,47 @@ class CachedExperts:
         """Slots for as many of the waiting as there are, and their reads begun."""
         while self._waiting:
             key = self._waiting[0]
-            if not self._begin(key, urgent=True):
+            if not self._begin(key, Urgency.DEMAND):
                 return
             del self._waiting[0]
             self._slots.needed.add(key)
             self._expected.append(key)
 
-    def _begin(self, key: Key, *, urgent: bool) -> bool:
-        if not self._slots.has_free and (withdrawn := self._reader.withdraw()) is not None:
+    def _begin(self, key: Key, urgency: Urgency) -> bool:
+        if not self._slots.has_free and (withdrawn := self._reader.withdraw_last()) is not None:
             self._forget(withdrawn.key)
         if (taken := self._slots.take(key)) is None:
             return False
+        self._submit(key, taken, urgency)
+        return True
+
+    def _submit(self, key: Key, taken: tuple[int, Key | None], urgency: Urgency) -> ReadJob:
         slot, gone = taken
         if gone is not None:
             del self._weights[gone]
-            self._prefetched.discard(gone)
-        job = self._jobs[key] = ReadJob(key, self.arena.slot(slot))
-        self._reader.submit(job, urgent=urgent)
-        return True
+            self._warmed.discard(gone)
+        job = self._jobs[key] = ReadJob(key, self.arena.slot(slot), urgency)
+        self._reader.submit(job)
+        return job
+
+    def _withdraw_ahead(self) -> None:
+        """Gives back the slots of what is expected and not yet being read."""
+        for key, job in list(self._ahead.items()):
+            if self._reader.withdraw(job):
+                self._forget(key)
+
+    def _settle_ahead(self, asked: Collection[Key]) -> None:
+        """A layer asks: what is expected is withdrawn, or if it has begun, it is known now whether it is of use."""
+        if self._gauge is None or not self._has_guess:
+            return
+        self._withdraw_ahead()
+        used = [key for key in self._ahead if key in asked and key in self._slots]
+        self.statistics.prefetches += len(self._ahead)
+        self.statistics.prefetches_used += len(used)
+        self.statistics.prefetches_joined += sum(not self._slots.is_held(key) for key in used)
+        self.statistics.wasted_nbytes += sum(self.source.nbytes(key) for key in self._ahead.keys() - used)
+        self._gauge.judge(len(self._ahead), len(used))
+        self._ahead, self._has_guess = {}, False
 
     def _collect(self, done: Sequence[ReadJob]) -> None:
         """Takes in what the threads have brought. Raises the problem of the first expected expert that has one."""
@@ -165,12 +216,13 @@ class CachedExperts:
         del self._jobs[key]
         self._slots.give_back(key)
         self._slots.needed.discard(key)
-        self._prefetched.discard(key)
+        self._warmed.discard(key)
+        self._ahead.pop(key, None)
 
     def _count(self, keys: Sequence[Key]) -> None:
         hits = sum(self._slots.is_held(key) for key in keys)
         self.statistics.hits += hits
         self.statistics.misses += len(keys) - hits
-        used = self._prefetched.intersection(keys)
-        self.statistics.prefetches_used += len(used)
-        self._prefetched -= used
+        used = self._warmed.intersection(keys)
+        self.statistics.warmed_used += len(used)
+        self._warmed -= used

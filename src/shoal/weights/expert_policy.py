@@ -13,6 +13,9 @@ HALF_LIFE = 64
 # An expert whose visits count less than this was not here before.
 _REMEMBERED = 0.25
 
+Rank = tuple[bool, float]
+"""Whether it came back, and its decayed visits on a scale that keeps their order: the lowest goes."""
+
 
 @runtime_checkable
 class ExpertPolicy(Protocol):
@@ -26,8 +29,11 @@ class ExpertPolicy(Protocol):
         """The expert is in a slot."""
         ...
 
-    def victim(self, kept: Container[Key]) -> Key | None:
-        """Who goes, and is held no more; None when all that are held are `kept`."""
+    def victim(self, kept: Container[Key], below: Key | None = None) -> Key | None:
+        """Who goes, and is held no more; None when all that are held are `kept`.
+
+        With `below`, only one that would go before this one, had its layer's next step visited it.
+        """
         ...
 
 
@@ -45,7 +51,8 @@ class LeastRecentlyUsed:
     def hold(self, key: Key) -> None:
         self._held[key] = None
 
-    def victim(self, kept: Container[Key]) -> Key | None:
+    def victim(self, kept: Container[Key], below: Key | None = None) -> Key | None:
+        # Whoever is visited next goes last.
         found = next((key for key in self._held if key not in kept), None)
         if found is not None:
             del self._held[found]
@@ -65,30 +72,30 @@ class DecayedFrequency:
         # Not the decayed count c but log2(c) + steps / half_life, which only a visit changes.
         self._score = {key: math.log2(count) for key, count in (counts or {}).items() if count > 0}
         self._came_back = {key for key, score in self._score.items() if score >= 1}
-        self._held = dict[Key, tuple[bool, float]]()
+        self._held = dict[Key, Rank]()
         # May hold ranks that a later visit has raised; those count only as they are in `_held`.
-        self._heap = list[tuple[tuple[bool, float], Key]]()
+        self._heap = list[tuple[Rank, Key]]()
 
     def visit(self, layer_id: int, expert_ids: Sequence[int]) -> None:
         self._steps[layer_id] += 1
         now = self._steps[layer_id] / self._half_life
         for expert_id in expert_ids:
             key = layer_id, expert_id
-            before = self._score.get(key, -math.inf)
-            if before - now >= math.log2(_REMEMBERED):
+            came_back, self._score[key] = self._visited(key, now)
+            if came_back:
                 self._came_back.add(key)
             else:
                 self._came_back.discard(key)
-            self._score[key] = now + math.log2(1 + 2 ** (before - now))
             if key in self._held:
                 self._rank(key)
 
     def hold(self, key: Key) -> None:
         self._rank(key)
 
-    def victim(self, kept: Container[Key]) -> Key | None:
-        passed, found = list[tuple[tuple[bool, float], Key]](), None
-        while self._heap and found is None:
+    def victim(self, kept: Container[Key], below: Key | None = None) -> Key | None:
+        highest = (True, math.inf) if below is None else self._next_rank(below)
+        passed, found = list[tuple[Rank, Key]](), None
+        while self._heap and self._heap[0][0] < highest and found is None:
             rank, key = heappop(self._heap)
             if self._held.get(key) != rank:
                 continue
@@ -100,6 +107,15 @@ class DecayedFrequency:
         for entry in passed:
             heappush(self._heap, entry)
         return found
+
+    def _next_rank(self, key: Key) -> Rank:
+        """Its rank, were it visited by its layer's next step."""
+        return self._visited(key, (self._steps[key[0]] + 1) / self._half_life)
+
+    def _visited(self, key: Key, now: float) -> Rank:
+        """Its rank after a visit at `now`."""
+        before = self._score.get(key, -math.inf)
+        return before - now >= math.log2(_REMEMBERED), now + math.log2(1 + 2 ** (before - now))
 
     def _rank(self, key: Key) -> None:
         rank = key in self._came_back, self._score.get(key, -math.inf)

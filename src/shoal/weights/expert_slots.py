@@ -1,6 +1,6 @@
 """Which expert has which slot. No memory and no threads: only who may be where."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from shoal.weights.expert_policy import ExpertPolicy
 from shoal.weights.stored_experts import Key
@@ -38,10 +38,17 @@ class ExpertSlots:
 
     def take(self, key: Key) -> tuple[int, Key | None] | None:
         """A slot for an expert that has none and is now coming, and who went for it; None when nobody may go."""
+        return self._take(key, lambda: self.policy.victim(_Either(self.needed, self.pinned)))
+
+    def take_ahead(self, key: Key, kept: Collection[Key]) -> tuple[int, Key | None] | None:
+        """`take` for one that may be asked for next: nobody `kept` goes, nor whom the policy ranks above it."""
+        return self._take(key, lambda: self.policy.victim(_Either(self.needed, self.pinned, kept), key))
+
+    def _take(self, key: Key, find_victim: Callable[[], Key | None]) -> tuple[int, Key | None] | None:
         assert key not in self._slots, key
         gone = None
         if not self._free:
-            gone = self.policy.victim(_Either(self.needed, self.pinned))
+            gone = find_victim()
             if gone is None:
                 return None
             self._free.append(self._slots.pop(gone))

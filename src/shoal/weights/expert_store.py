@@ -1,6 +1,6 @@
 """The experts of a run: mapped or in a budget of memory, watched while they are asked for, let go at the end."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +28,13 @@ PINNED_SHARE = 0.5
 @dataclass(frozen=True)
 class ExpertOptions:
     """`nbytes` of memory for experts, None leaves all to the page cache; `profile` is read if it is there, and
-    written at the end; `routing` is written at the end."""
+    written at the end; `routing` is written at the end; `prefetch` reads ahead where that pays."""
 
     nbytes: int | None = None
     reader_threads: int = READER_THREADS
     profile: Path | None = None
     routing: Path | None = None
+    prefetch: bool = True
 
 
 @runtime_checkable
@@ -56,6 +57,10 @@ class WatchedExperts:
         for watcher in self.watchers:
             watcher.visit(layer_id, expert_ids)
         self.experts.request(layer_id, expert_ids)
+
+    def expect(self, layer_id: int, guess: Callable[[], Sequence[int]]) -> None:
+        """Passed on: a guess is no visit."""
+        self.experts.expect(layer_id, guess)
 
     def arrivals(self, layer_id: int, expert_ids: Sequence[int]) -> Iterator[list[tuple[int, ExpertWeights]]]:
         """The other store's."""
@@ -120,6 +125,7 @@ class ExpertStore:
             num_slots,
             policy=DecayedFrequency(counts=self.profile.decayed_counts(HALF_LIFE)),
             pinned=hottest[: int(num_slots * PINNED_SHARE)],
+            prefetch=self.options.prefetch,
             num_threads=self.options.reader_threads,
         )
         cached.warm(hottest)

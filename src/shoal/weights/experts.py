@@ -1,6 +1,6 @@
 """Routed experts straight from the mapped shards."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
@@ -20,6 +20,9 @@ class MappedExperts:
 
     def request(self, layer_id: int, expert_ids: Sequence[int]) -> None:
         """Ignored: the kernel reads pages when they are touched."""
+
+    def expect(self, layer_id: int, guess: Callable[[], Sequence[int]]) -> None:
+        """Ignored too."""
 
     def arrivals(self, layer_id: int, expert_ids: Sequence[int]) -> Iterator[list[tuple[int, ExpertWeights]]]:
         """All of them at once, in the order asked for, after a look at the shards that hold them."""

@@ -1,0 +1,125 @@
+"""Whatever the memory, the threads, the order of arrival, reading ahead or not: the bits of the mapped experts."""
+
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from shoal.checkpoint.shards import Checkpoint
+from shoal.config.layer_plan import LayerPlan
+from shoal.config.schema import ModelConfig
+from shoal.errors import FileChangedError
+from shoal.model.backbone import Backbone
+from shoal.model.batch import Batch
+from shoal.model.cache import SequenceCache
+from shoal.model.moe import Experts
+from shoal.ops.mixture import ExpertWeights
+from shoal.ops.native import Native
+from shoal.weights.cached_experts import CachedExperts
+from shoal.weights.experts import MappedExperts
+from shoal.weights.load import load_backbone
+from shoal.weights.stored_experts import Key, StoredExperts
+
+Plans = tuple[LayerPlan, ...]
+Make = Callable[..., CachedExperts]
+CHUNKS = [[0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [16], [17, 18], [19], [20], [21]]
+
+
+class Unruly(StoredExperts):
+    """Reads take a random while, so that experts arrive in any order; of those in `failing` the first read fails."""
+
+    failing, slowest = frozenset[Key](), 0.001
+
+    def read(self, key: Key, room: Tensor) -> ExpertWeights:
+        time.sleep(random.random() * self.slowest)
+        weights = super().read(key, room)
+        if key in self.failing:
+            self.failing -= {key}
+            raise FileChangedError(f"{key} became unreadable")
+        return weights
+
+
+@pytest.fixture(scope="module")
+def backbone(miniature: Checkpoint, config: ModelConfig) -> Backbone:
+    return load_backbone(config, miniature, arithmetic=Native(threads=1)).backbone
+
+
+@pytest.fixture
+def source(miniature: Checkpoint, config: ModelConfig, plans: Plans) -> Unruly:
+    return Unruly(miniature, config, plans)
+
+
+def run(backbone: Backbone, experts: Experts) -> list[Tensor]:
+    """The logits of the chunks; one that cannot be read is tried again."""
+    for layer in backbone.layers:
+        layer.moe.experts = experts
+    cache = backbone.new_cache()
+    return [step(backbone, chunk, cache) for chunk in CHUNKS]
+
+
+def step(backbone: Backbone, chunk: list[int], cache: SequenceCache) -> Tensor:
+    for _ in range(100):
+        try:
+            return backbone.forward(Batch.build([chunk], [cache]), [cache]).logits
+        except FileChangedError as problem:
+            assert "became unreadable" in problem.message
+    raise AssertionError("a hundred failures")
+
+
+@pytest.fixture(scope="module")
+def wanted(backbone: Backbone, miniature: Checkpoint, plans: Plans) -> list[Tensor]:
+    return run(backbone, MappedExperts(miniature, plans))
+
+
+def same(found: list[Tensor], wanted: list[Tensor]) -> bool:
+    return all(torch.equal(a.view(torch.int32), b.view(torch.int32)) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+@pytest.mark.parametrize(("num_slots", "num_threads"), [(1, 2), (3, 1), (30, 3), (200, 2)])
+def test_the_answer_is_that_of_the_mapped_experts(
+    backbone: Backbone,
+    source: Unruly,
+    wanted: list[Tensor],
+    make: Make,
+    num_slots: int,
+    num_threads: int,
+    prefetch: bool,
+) -> None:
+    experts = make(source, min(num_slots, len(source.keys)), num_threads=num_threads, prefetch=prefetch)
+    assert same(run(backbone, experts), wanted)
+    assert prefetch or not experts.statistics.prefetches
+
+
+@pytest.mark.parametrize("num_slots", [3, 30])
+def test_reads_that_fail_are_told_and_change_no_number(
+    backbone: Backbone, source: Unruly, wanted: list[Tensor], make: Make, num_slots: int
+) -> None:
+    source.failing = frozenset(random.Random(0).sample(source.keys, len(source.keys) // 8))
+    before = len(source.failing)
+    assert same(run(backbone, make(source, num_slots, num_threads=3)), wanted)
+    assert len(source.failing) < before
+
+
+def test_guesses_are_made_for_the_next_layer_of_few_tokens_and_are_often_right(
+    backbone: Backbone, miniature: Checkpoint, plans: Plans
+) -> None:
+    guesses, asked = dict[int, list[int]](), list[tuple[int, int, int]]()
+
+    class Listening(MappedExperts):
+        def request(self, layer_id, expert_ids) -> None:
+            guess = guesses.pop(layer_id, [])
+            asked.append((layer_id, len(guess), len(set(guess) & set(expert_ids))))
+
+        def expect(self, layer_id, guess) -> None:
+            guesses[layer_id] = guess()
+
+    run(backbone, Listening(miniature, plans))
+    num_layers = len(backbone.layers)
+    # Of the first layer, and of a chunk of many tokens, nobody guesses.
+    assert all(guessed == 0 for layer_id, guessed, _ in asked[:num_layers])
+    assert all((guessed > 0) == (layer_id > 0) for layer_id, guessed, _ in asked[num_layers:])
+    assert not guesses
