@@ -33,5 +33,9 @@ def test_the_table_has_a_line_for_each_figure_and_each_reason() -> None:
     assert lines[4] == "not measured: moe_step_1_avxvnni: this machine has no `avxvnni`"
 
 
+def test_a_note_ends_its_line() -> None:
+    assert list(report(replace(ROW, note="75% hit")).lines())[2].endswith("14, 1 dropped; 75% hit")
+
+
 def test_a_machine_without_figures_is_a_line() -> None:
     assert len(list(Report(describe_machine("avx2", 1), []).lines())) == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.bench.rounds import Round, Timing, keep, timed
+from shoal.bench.rounds import Round, Timing, keep, of_disk, timed
 
 
 def a_round(rate: float, seconds: float = 1.0, share: float = 1.0, probe_share: float = 1.0) -> Round:
@@ -44,6 +44,13 @@ def test_the_best_probe_may_be_of_another_figure() -> None:
 def test_a_figure_of_rounds_is_their_median() -> None:
     kept = keep([a_round(100, 1), a_round(100, 2), a_round(100, 10)], best_rate=100)
     assert kept.median(lambda each: 1 / each.jobs["job"].seconds) == 0.5
+
+
+def test_beside_the_disk_only_a_slow_probe_disturbs_and_counts_are_means() -> None:
+    rounds = [of_disk(rate, 1.0, "read", {"nbytes": count}) for rate, count in ((100, 4), (79, 100), (90, 7))]
+    kept = keep(rounds, best_rate=100)
+    assert (len(kept.rounds), kept.dropped) == (2, 1)
+    assert kept.count("nbytes") == 5.5
 
 
 def test_jobs_run_once_each_and_in_order() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import shoal.bench.budget
 import shoal.bench.decode
 import shoal.bench.kernels
 import shoal.bench.run
@@ -81,10 +82,40 @@ def test_loading_the_miniature_is_measured(run_shoal: RunShoal) -> None:
     assert [line.split()[0] for line in outcome.out.splitlines()[-2:]] == ["load_cold", "load_warm"]
 
 
-def test_engram_rows_of_the_miniature_are_measured(run_shoal: RunShoal) -> None:
+def test_experts_and_rows_of_the_miniature_are_read(run_shoal: RunShoal) -> None:
     outcome = run_shoal("bench", "io", MINI)
     assert outcome.code == 0, outcome.err
-    assert [line.split()[0] for line in outcome.out.splitlines()[-2:]] == ["engram_96", "engram_512"]
+    names = ["disk_probe", "expert_read", "engram_96", "engram_512"]
+    assert [line.split()[0] for line in outcome.out.splitlines()[-4:]] == names
+    assert "disk " in outcome.out.splitlines()[0]
+
+
+def test_a_token_of_the_miniature_is_decoded_in_budgets(
+    run_shoal: RunShoal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("COLD_TOKENS", "SETTLE_TOKENS"):
+        monkeypatch.setattr(shoal.bench.budget, name, 1)
+    file = tmp_path / "bench.json"
+    sizes = "--memory", "1.1GiB", "--memory", "1.2GiB"
+    outcome = run_shoal("bench", "decode", MINI, *sizes, "--tokens", 1, "--json", file)
+    assert outcome.code == 0, outcome.err
+    rows = json.loads(file.read_text())["results"]
+    assert [row["name"] for row in rows] == ["decode_budget", "decode_budget: cold"] * 2
+    assert [row["memory_nbytes"] for row in rows[::2]] == [int(1.1 * 2**30), int(1.2 * 2**30)]
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "found"),
+    [
+        (("--memory", "1MiB"), 1, "the smallest budget that would do is"),
+        (("--memory", "lots"), 1, "`lots` is not a size"),
+        (("--memory", "2GiB", "--parts"), 2, "expected no `--memory`"),
+    ],
+)
+def test_a_budget_that_cannot_be_is_refused(run_shoal: RunShoal, more: tuple[str, ...], code: int, found: str) -> None:
+    outcome = run_shoal("bench", "decode", MINI, *more)
+    assert outcome.code == code
+    assert found in " ".join(outcome.err.replace("│", " ").split())
 
 
 @pytest.mark.parametrize("what", ["decode", "prefill", "load", "io"])

@@ -1,13 +1,16 @@
 """The probe reads data, never holes, and says when it could not go around the page cache."""
 
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shoal.errors import OptionError
 from shoal.plan import disk_probe
-from shoal.plan.disk_probe import measure_disk
+from shoal.plan.disk_probe import DiskProbe, holds_data, measure_disk
+from watchdog import within
 
 
 def written(path: Path, nbytes: int) -> Path:
@@ -80,3 +83,52 @@ def test_less_than_a_page_is_nothing(tmp_path: Path) -> None:
 def test_a_file_that_is_gone_is_an_option_error(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"cannot open `.*absent`"):
         measure_disk([tmp_path / "absent"])
+
+
+def test_a_probe_runs_as_often_as_wanted_and_reads_all_before_it_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_probe, "PIECE_NBYTES", 8192)
+    read = list[int]()
+    really = disk_probe._Piece.read_into
+
+    def read_into(piece: disk_probe._Piece, *more: Any) -> int:
+        read.append(piece.offset)
+        return really(piece, *more)
+
+    monkeypatch.setattr(disk_probe._Piece, "read_into", read_into)
+    with DiskProbe([written(tmp_path / "a", 5 * 8192)]) as probe:
+        rates = [probe.run(10.0), probe.run(10.0)]
+        assert [run.nbytes for run in probe.runs] == [5 * 8192, 5 * 8192]
+        assert probe.best_rate == max(rates)
+    assert sorted(read[:5]) == sorted(read[5:]) == list(range(0, 5 * 8192, 8192))
+
+
+def test_a_read_that_fails_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_into(piece: disk_probe._Piece, *more: Any) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(disk_probe._Piece, "read_into", read_into)
+    with (
+        DiskProbe([written(tmp_path / "a", 8192)]) as probe,
+        pytest.raises(OptionError, match="cannot be read: Input"),
+    ):
+        within(probe.run, 20.0)
+
+
+def test_a_probe_that_found_nothing_leaves_no_file_open(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(OptionError, match="hold no data"):
+        DiskProbe([written(tmp_path / "a", 4095)])
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_only_bytes_that_were_written_are_data(tmp_path: Path) -> None:
+    path = written(tmp_path / "half", 1 << 20)
+    os.truncate(path, 4 << 20)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        found = [holds_data(fd, *span) for span in ((0, 1 << 20), (4097, 17), (0, (1 << 20) + 4096), (3 << 20, 1))]
+    finally:
+        os.close(fd)
+    assert found == [True, True, False, False]

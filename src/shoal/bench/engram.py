@@ -4,31 +4,33 @@ Rows are drawn evenly from the tables, as hashes do, and the store keeps none. W
 nothing comes from the page cache; the result says whether it has, and which reader there was.
 """
 
-import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from shoal.bench.result import Result
-from shoal.bench.rounds import Kept, Round, Timing
+from shoal.bench.holes import Span, without_holes
+from shoal.bench.result import Result, Skipped
+from shoal.bench.rounds import Kept, Round, keep, of_disk
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
-from shoal.plan.disk_probe import DiskRate
+from shoal.plan.disk_probe import DiskProbe
 from shoal.weights.engram_store import StoredEngramRows
 from shoal.weights.engram_tables import table_names
 from shoal.weights.row_reader import ReaderOptions, RowReader
 
-ROUNDS = {1: 15, 512: 3}
 # A prompt's figure is named by its tokens, a token's by its reads in the release: 48 rows, codes and scales.
 NAMES = {1: "engram_96", 512: "engram_512"}
+ROUNDS = {1: 15, 512: 3}
+PROBE_SECONDS = 0.3
 SEED = 17
+READS, NBYTES = "reads", "nbytes"
 
 
 @dataclass(frozen=True)
 class EngramRun:
-    """Rows of `tokens` tokens, requested for all layers and then gathered layer by layer."""
+    """Rows of tokens, requested for all layers and then gathered layer by layer."""
 
     store: StoredEngramRows
     num_rows: dict[int, int]
@@ -47,18 +49,31 @@ class EngramRun:
             self.store.gather(layer, rows)
         return time.perf_counter() - started
 
+    def round(self, tokens: int, probe: DiskProbe, generator: torch.Generator) -> Round:
+        """The probe, then a run."""
+        rate, before = probe.run(PROBE_SECONDS), self._counts()
+        seconds = self.seconds(tokens, generator)
+        counts = {name: now - before[name] for name, now in self._counts().items()}
+        return of_disk(rate, seconds, NAMES[tokens], counts)
+
+    def _counts(self) -> dict[str, float]:
+        return {READS: self.store.statistics.reads, NBYTES: self.store.statistics.nbytes_read}
+
 
 def engram_results(
     checkpoint: Checkpoint,
     plans: Sequence[LayerPlan],
     columns: int,
-    disk: DiskRate,
+    probe: DiskProbe,
     options: ReaderOptions | None = None,
-) -> Iterator[Result]:
+) -> Iterator[Result | Skipped]:
     """`engram_96` and `engram_512`: median seconds; `ratio` is blocks read a second to the disk's rate.
 
     `columns` rows of each table belong to a token.
     """
+    if reason := table_hole(checkpoint, plans) if table_names(plans) else "the checkpoint has no Engram tables":
+        yield from (Skipped(name, reason) for name in NAMES.values())
+        return
     said: list[str] = []
     reader = RowReader(checkpoint, options, said.append)
     store = StoredEngramRows(checkpoint, plans, 0, reader)
@@ -67,33 +82,38 @@ def engram_results(
     try:
         # Opens the files.
         run.seconds(1, generator)
-        for tokens, rounds in ROUNDS.items():
-            before = _counts(store)
-            times = [run.seconds(tokens, generator) for _ in range(rounds)]
-            reads, nbytes = (now - then for now, then in zip(_counts(store), before, strict=True))
-            seconds = statistics.median(times)
-            kept = Kept([Round(disk.per_second, 1.0, {NAMES[tokens]: Timing(each, 1.0)}) for each in times], 0, False)
-            rate = nbytes / sum(times)
-            more = {
-                "reads": reads // rounds,
-                "reader": reader.kind,
-                "notices": said,
-                "slowest_seconds": max(times),
-                "disk_gb_per_second": disk.per_second / 1e9,
-            }
-            yield Result.of(
-                NAMES[tokens],
-                kept,
-                seconds=seconds,
-                nbytes=nbytes // rounds,
-                ratio=rate / disk.per_second,
-                value=seconds,
-                unit="s",
-                more=more,
-            )
+        for tokens, count in ROUNDS.items():
+            rounds = [run.round(tokens, probe, generator) for _ in range(count)]
+            kept = keep(rounds, probe.best_rate)
+            yield _row(NAMES[tokens], kept, {"reader": reader.kind, "notices": said})
     finally:
         store.close()
 
 
-def _counts(store: StoredEngramRows) -> tuple[int, int]:
-    return store.statistics.reads, store.statistics.nbytes_read
+def table_hole(checkpoint: Checkpoint, plans: Sequence[LayerPlan]) -> str | None:
+    """The first of the tables that is not wholly on the disk, in words; None where all are."""
+    parts = [f"{name}.{part}" for name in table_names(plans).values() for part in ("weight", "scale")]
+    entries = [checkpoint.entry(part) for part in parts]
+    written = without_holes({each.name: [Span(each.path, each.start, each.nbytes)] for each in entries})
+    if holes := [part for part in parts if part not in written]:
+        return f"`{holes[0]}` has holes of a sparse file, which no disk is read for"
+    return None
+
+
+def _row(name: str, kept: Kept, more: dict[str, object]) -> Result:
+    seconds = kept.seconds(name)
+    return Result.of(
+        name,
+        kept,
+        seconds=seconds,
+        nbytes=round(kept.count(NBYTES)),
+        ratio=kept.median(lambda each: each.counts[NBYTES] / each.jobs[name].seconds / each.probe_rate),
+        value=seconds,
+        unit="s",
+        more={
+            "reads": round(kept.count(READS)),
+            "slowest_seconds": max(each.jobs[name].seconds for each in kept.rounds),
+            "disk_gb_per_second": kept.probe_rate / 1e9,
+            **more,
+        },
+    )

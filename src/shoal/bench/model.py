@@ -102,7 +102,7 @@ def load_model(
         progress=progress,
     )
     if held:
-        _bring_in(experts, backbone_plans, config, say)
+        bring_in(experts, backbone_plans, config, say)
     return BenchModel(loaded.backbone, config, stored, loaded.report, "memory" if held else "mapped")
 
 
@@ -114,7 +114,8 @@ def _fit(stored: Stored, say: Say) -> bool:
     return False
 
 
-def _bring_in(experts: Experts, plans: Sequence[LayerPlan], config: ModelConfig, say: Say) -> None:
+def bring_in(experts: Experts, plans: Sequence[LayerPlan], config: ModelConfig, say: Say) -> None:
+    """Ask for every expert of the layers once."""
     for plan in plans:
         say(f"bringing experts into memory: layer {plan.layer_id + 1} of {len(plans)}")
         for _ in experts.arrivals(plan.layer_id, range(config.n_routed_experts)):

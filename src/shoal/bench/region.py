@@ -12,6 +12,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from shoal.bench.deck import Deck
 from shoal.errors import OptionError
 from shoal.ops.mixture import ExpertWeights
 from shoal.ops.weights import BLOCK, Float4Weight
@@ -91,17 +92,11 @@ class ExpertRegion:
         templates = [self._template() for _ in range(min(TEMPLATES, count))]
         for expert in range(count):
             self._stretch(expert).copy_(templates[expert % len(templates)])
-        self._waiting: list[int] = []
+        self._deck = Deck(range(count), seed)
 
     def draw(self, count: int) -> list[int]:
         """`count` different experts at random, none again before all others were drawn."""
-        assert count <= self.count, (count, self.count)
-        if len(self._waiting) < count:
-            order = torch.randperm(self.count, generator=self._generator).tolist()
-            left = set(self._waiting)
-            self._waiting += [expert for expert in order if expert not in left]
-        drawn, self._waiting = self._waiting[:count], self._waiting[count:]
-        return drawn
+        return self._deck.draw(count)
 
     def start(self, expert: int) -> int:
         """The byte at which an expert begins."""

@@ -11,7 +11,7 @@ from shoal.bench.rounds import Kept
 class Result:
     """`value` in `unit` is the figure; `ratio` is what it is a multiple of: the probe, or another program's time.
 
-    `seconds` and `nbytes` (read from memory or disk) are those of one run of it.
+    `seconds` and `nbytes` (read from memory or disk) are those of one run of it; `note` is what a person must see too.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Result:
     dropped: int
     contended: bool
     more: Mapping[str, object] = field(default_factory=dict)
+    note: str = ""
 
     @classmethod
     def of(
@@ -37,10 +38,11 @@ class Result:
         value: float,
         unit: str,
         more: Mapping[str, object] | None = None,
+        note: str = "",
     ) -> "Result":
         """A figure of the rounds that were kept."""
         rounds = len(kept.rounds)
-        return cls(name, seconds, nbytes, ratio, value, unit, rounds, kept.dropped, kept.contended, more or {})
+        return cls(name, seconds, nbytes, ratio, value, unit, rounds, kept.dropped, kept.contended, more or {}, note)
 
     def as_dict(self) -> dict[str, object]:
         """All of it in JSON's types."""
@@ -98,5 +100,6 @@ def _line(result: Result, width: int) -> str:
     figure = f"{result.value:.3g} {result.unit}"
     rounds = f"{result.rounds}" + (f", {result.dropped} dropped" if result.dropped else "")
     rounds += ", contended" if result.contended else ""
+    rounds += f"; {result.note}" if result.note else ""
     milliseconds = f"{result.seconds * 1e3:.3f}"
     return f"{result.name:<{width}}  {milliseconds:>10}  {rate:>7}  {result.ratio:>6.3f}  {figure:>21}  {rounds}"

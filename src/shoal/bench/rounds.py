@@ -9,7 +9,7 @@ is kept and the figure is marked as contended.
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 SLOWEST_PROBE, SMALLEST_SHARE = 0.8, 0.97
 
@@ -35,11 +35,13 @@ def timed(jobs: Sequence[Job], threads: int) -> Timing:
 
 @dataclass(frozen=True)
 class Round:
-    """The probe and, by name, the jobs that ran after it. `probe_rate` is in bytes a second."""
+    """The probe and, by name, the jobs that ran after it and what was counted of them. `probe_rate` is in bytes a
+    second."""
 
     probe_rate: float
     probe_share: float
     jobs: Mapping[str, Timing]
+    counts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,18 @@ class Kept:
         """The median of a job."""
         return statistics.median(each.jobs[job].seconds for each in self.rounds)
 
+    def count(self, name: str) -> float:
+        """The mean of what was counted: unlike a time it has no disturbed values."""
+        return statistics.fmean(each.counts[name] for each in self.rounds)
+
     def median(self, figure: Callable[[Round], float]) -> float:
         """The median over the rounds of what `figure` makes of one."""
         return statistics.median(map(figure, self.rounds))
+
+
+def of_disk(rate: float, seconds: float, job: str, counts: Mapping[str, float]) -> Round:
+    """A round beside a disk probe. The processors' shares say nothing of it: who waits for a disk needs none."""
+    return Round(rate, 1.0, {job: Timing(seconds, 1.0)}, counts)
 
 
 def keep(rounds: Sequence[Round], best_rate: float) -> Kept:

@@ -8,23 +8,26 @@ from typing import Self
 
 import torch
 
+from shoal.bench.budget import BudgetBench, splits_of
+from shoal.bench.budget_rows import NAME, budget_rows
 from shoal.bench.decode import Decode
-from shoal.bench.engram import engram_results
+from shoal.bench.io import holes_of, io_results
 from shoal.bench.kernels import KernelBench, chosen
-from shoal.bench.load import disk_rate, load_results
+from shoal.bench.load import disk_rate, drop_from_page_cache, load_results
 from shoal.bench.machine import describe_machine, free_memory, usable_cores
 from shoal.bench.model import load_model
 from shoal.bench.prefill import Prefill
 from shoal.bench.probe import Probe
 from shoal.bench.region import FEWEST_EXPERTS, RELEASED, ExpertRegion, ExpertShape, Say, num_experts
+from shoal.bench.resident import ResidentPeak
 from shoal.bench.result import Report, Result, Skipped
+from shoal.bench.shards import shards_of
 from shoal.checkpoint.shards import Checkpoint
-from shoal.config.layer_plan import plan_layers
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
-from shoal.engram.layout import derive_layout
 from shoal.ops.kernels import Kernels, available_isas
-from shoal.plan.disk_probe import DiskRate
+from shoal.plan.disk_probe import DiskProbe, DiskRate
+from shoal.plan.stored import count_stored
 from shoal.weights.load import TotalProgress
 
 RELEASE = Path(__file__).parents[1] / "data" / "release"
@@ -89,17 +92,29 @@ class Run:
         yield from load_results(directory, self.disk, progress)
 
     def io(self, directory: Path) -> Rows:
-        """What the disk gives while the model runs: rows of a token and of a prompt."""
-        self.say("measuring the disk")
-        self.disk = disk_rate(directory)
-        config = load_config(directory)
-        if not config.has_engram:
-            yield Skipped("engram_96", "the checkpoint has no Engram tables")
-            return
-        self.say("reading Engram rows")
-        columns = len(derive_layout(config).layers[0].buckets)
+        """What the disk gives while the model runs: whole experts, Engram rows of a token and of a prompt."""
+        with Checkpoint.open(directory) as checkpoint, DiskProbe(shards_of(checkpoint)) as probe:
+            yield from io_results(checkpoint, load_config(directory), probe, self.say)
+            self._probed(probe)
+
+    def decode_budget(
+        self, directory: Path, memories: Sequence[int], tokens: int, progress: TotalProgress | None
+    ) -> Rows:
+        """A decoded token in each of `memories` bytes for everything. OptionError for one that does not fit."""
+        splits = splits_of(count_stored(load_config(directory)), memories, tokens)
         with Checkpoint.open(directory) as checkpoint:
-            yield from engram_results(checkpoint, plan_layers(config), columns, self.disk)
+            if holes := holes_of(checkpoint, load_config(directory)):
+                yield Skipped(NAME, f"{holes}: what the disk would take cannot be measured")
+                return
+            with DiskProbe(shards_of(checkpoint)) as probe:
+                drop_from_page_cache(shards_of(checkpoint))
+                with ResidentPeak() as loading:
+                    model = load_model(
+                        checkpoint, self.isa, self.threads, self.say, hold_experts=False, progress=progress
+                    )
+                bench = BudgetBench(model, checkpoint, probe, self.threads, tokens, loading, self.say)
+                yield from budget_rows([bench.run(split) for split in splits])
+                self._probed(probe)
 
     def report(self, rows: Sequence[Result | Skipped]) -> Report:
         """All that was found, on this machine."""
@@ -110,6 +125,9 @@ class Run:
             machine = machine.with_disk(self.disk.per_second)
         results = [row for row in rows if isinstance(row, Result)]
         return Report(machine, results, [row for row in rows if isinstance(row, Skipped)])
+
+    def _probed(self, probe: DiskProbe) -> None:
+        self.disk = DiskRate(statistics.median(run.rate for run in probe.runs), probe.direct)
 
     def _probe(self) -> Probe:
         """Beside a model, which needs the memory: the fewest experts that no cache holds."""

@@ -13,6 +13,7 @@ from shoal.cli.instruction_set import forced_isa
 from shoal.cli.json_output import write_json
 from shoal.cli.ticker import Ticker
 from shoal.errors import CheckpointError
+from shoal.plan.size import parse_size
 
 if TYPE_CHECKING:
     from shoal.bench.run import Rows, Run
@@ -67,16 +68,29 @@ def decode(
     checkpoint: Given = None,
     tokens: Annotated[int, typer.Option(min=1, help="Tokens to time.")] = TOKENS,
     parts: Annotated[bool, typer.Option("--parts", help="A row for each part of a token too.")] = False,
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(help="Decode in so much memory for everything (14GiB), cold and warm; may be given again."),
+    ] = None,
     isa: Isa = None,
     threads: Threads = None,
     json_file: Json = None,
 ) -> None:
-    """A decoded token with all weights in memory, against the memory's bandwidth."""
+    """A decoded token with all weights in memory, against the memory's bandwidth.
+
+    With `--memory` experts and Engram rows have what the planner leaves them, beside max(compute, missed / disk rate).
+    """
+    if memory and parts:
+        raise typer.BadParameter("`--parts` are those of a token with all weights in memory, expected no `--memory`")
+    memories = [parse_size(size) for size in memory or ()]
 
     def rows(run: "Run", progress: "_Progress") -> "Rows":
         from shoal.bench.slim import figure_of
 
         directory = _given_or_slim(checkpoint, progress)
+        if memories:
+            yield from run.decode_budget(directory, memories, tokens, progress.total)
+            return
         yield from run.decode(directory, figure_of(directory), tokens, parts, progress.total)
 
     _measure(rows, isa, threads, json_file)
@@ -115,7 +129,7 @@ def load(checkpoint: Given = None, json_file: Json = None) -> None:
 
 @app.command("io")
 def io(checkpoint: Given = None, json_file: Json = None) -> None:
-    """Engram rows from the disk, of one token and of a prompt of 512, against the disk's bandwidth."""
+    """Whole experts and Engram rows (of one token, of a prompt of 512) from the disk, against the disk's bandwidth."""
 
     def rows(run: "Run", progress: "_Progress") -> "Rows":
         yield from run.io(_given_or_slim(checkpoint, progress))

@@ -10,10 +10,13 @@ import os
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from shoal.errors import OptionError
 
@@ -40,11 +43,7 @@ class _Piece:
     @property
     def is_data(self) -> bool:
         """Whether no part of it is a hole."""
-        try:
-            in_data = os.lseek(self.fd, self.offset, os.SEEK_DATA) == self.offset
-            return in_data and os.lseek(self.fd, self.offset, os.SEEK_HOLE) >= self.offset + self.nbytes
-        except OSError:  # nothing but a hole up to the end
-            return False
+        return holds_data(self.fd, self.offset, self.nbytes)
 
     def read_into(self, buffer: mmap.mmap, direct: bool) -> int:
         if not direct:
@@ -52,20 +51,79 @@ class _Piece:
         return os.preadv(self.fd, [memoryview(buffer)[: self.nbytes]], self.offset)
 
 
-def measure_disk(files: Sequence[Path], seconds: float = SECONDS) -> DiskRate:
-    """The rate at which random pieces of `files` arrive, read for at most `seconds`.
+@dataclass(frozen=True)
+class ProbeRun:
+    """What one run of the probe read, and how long that took."""
 
-    `OptionError` when there is nothing to read: no file of a page, only holes, or a file that cannot be opened or read.
+    nbytes: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Bytes a second."""
+        return self.nbytes / self.seconds
+
+
+class DiskProbe:
+    """Random pieces of `files`, read as often as wanted, none again before most others; `close` it at the end.
+
+    `direct` says whether they come by O_DIRECT; `runs` are those done so far.
     """
-    direct = all(_reads_directly(file) for file in files)
-    with ExitStack() as stack:
-        fds = [_open(file, direct) for file in files]
-        for fd in fds:
-            stack.callback(os.close, fd)
-        pieces = [piece for piece in _sample(fds) if piece.is_data]
-        if not pieces:
-            raise OptionError(f"the {len(files)} files hold no data to measure the disk with, only holes or less")
-        return DiskRate(_read_all(pieces, direct, seconds), direct)
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        """`OptionError` when there is nothing to read: no file of a page, only holes, or a file that cannot be opened
+        or read."""
+        self.direct = all(_reads_directly(file) for file in files)
+        self.runs = list[ProbeRun]()
+        with ExitStack() as stack:
+            fds = [_open(file, self.direct) for file in files]
+            for fd in fds:
+                stack.callback(os.close, fd)
+            self._pieces = [piece for piece in _sample(fds) if piece.is_data]
+            if not self._pieces:
+                raise OptionError(f"the {len(files)} files hold no data to measure the disk with, only holes or less")
+            self._open_files = stack.pop_all()
+        self._waiting = deque(self._pieces)
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._open_files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def best_rate(self) -> float:
+        """Of the runs so far, in bytes a second."""
+        return max(run.rate for run in self.runs)
+
+    def run(self, seconds: float = SECONDS) -> float:
+        """Bytes a second of pieces read for at most `seconds`, none of them twice. `OptionError` when one cannot be."""
+        # As many as the longest run took; a run that the end of the deck cuts short would be all start and end.
+        if len(self._waiting) < max((-(-run.nbytes // PIECE_NBYTES) for run in self.runs), default=0):
+            self._waiting = deque(random.sample(self._pieces, len(self._pieces)))
+        self.runs.append(_read_all(self._waiting, self.direct, seconds))
+        return self.runs[-1].rate
+
+
+def measure_disk(files: Sequence[Path], seconds: float = SECONDS) -> DiskRate:
+    """The rate at which random pieces of `files` arrive, read for at most `seconds`. Raises as `DiskProbe` does."""
+    with DiskProbe(files) as probe:
+        return DiskRate(probe.run(seconds), probe.direct)
+
+
+def holds_data(fd: int, offset: int, nbytes: int) -> bool:
+    """Whether no byte of them is a hole, which a file system answers without the disk."""
+    try:
+        in_data = os.lseek(fd, offset, os.SEEK_DATA) == offset
+        return in_data and os.lseek(fd, offset, os.SEEK_HOLE) >= offset + nbytes
+    except OSError:  # nothing but a hole up to the end
+        return False
 
 
 def _reads_directly(file: Path) -> bool:
@@ -104,25 +162,36 @@ def _pieces(fd: int) -> Iterator[_Piece]:
         yield _Piece(fd, offset, min(PIECE_NBYTES, whole - offset))
 
 
-def _read_all(pieces: Sequence[_Piece], direct: bool, seconds: float) -> float:
+def _read_all(waiting: deque[_Piece], direct: bool, seconds: float) -> ProbeRun:
+    done, failed = list[int](), list[OSError]()
+    largest = max(piece.nbytes for piece in waiting)
+    buffers = [_buffer(largest) for _ in range(min(THREADS, len(waiting)))]
     started = time.perf_counter()
-    waiting, done, failed = iter(pieces), [], []
 
-    def read() -> None:
-        buffer = mmap.mmap(-1, PIECE_NBYTES)
-        for piece in waiting:
-            try:
-                done.append(piece.read_into(buffer, direct))
-            except OSError as error:
-                failed.append(error)
-            if failed or time.perf_counter() - started > seconds:
-                return
+    def read(buffer: mmap.mmap) -> None:
+        with suppress(IndexError):  # no piece is left
+            while True:
+                try:
+                    done.append(waiting.popleft().read_into(buffer, direct))
+                except OSError as error:
+                    failed.append(error)
+                if failed or time.perf_counter() - started > seconds:
+                    return
 
-    threads = [threading.Thread(target=read) for _ in range(min(THREADS, len(pieces)))]
+    threads = [threading.Thread(target=read, args=(buffer,)) for buffer in buffers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     if failed:
         raise OptionError(f"the disk cannot be read: {failed[0].strerror}")
-    return sum(done) / (time.perf_counter() - started)
+    return ProbeRun(sum(done), time.perf_counter() - started)
+
+
+def _buffer(nbytes: int) -> mmap.mmap:
+    """Room for a piece, every page touched: the first write to a page takes longer than the disk to fill it."""
+    buffer = mmap.mmap(-1, nbytes)
+    with suppress(AttributeError, OSError):  # a system without huge pages
+        buffer.madvise(mmap.MADV_HUGEPAGE)
+    memoryview(buffer)[::ALIGNMENT] = bytes(len(range(0, nbytes, ALIGNMENT)))
+    return buffer

@@ -30,7 +30,12 @@ class Estimate:
     @property
     def step_seconds(self) -> float:
         """Seconds of a decode step, which is a token of every sequence."""
-        return self._from_memory(self.step) + self._from_disk(self.step)
+        return self.step_memory_seconds + self._from_disk(self.step)
+
+    @property
+    def step_memory_seconds(self) -> float:
+        """What of them is left when the step's experts and rows are all in memory."""
+        return self._from_memory(self.step)
 
     @property
     def tokens_per_second(self) -> float:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from shoal.checkpoint.direct_file import Notice
 from shoal.checkpoint.direct_shards import DirectShards
-from shoal.checkpoint.extents import Extents, find_extents
+from shoal.checkpoint.extents import Extent, Extents, find_extents
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
@@ -79,6 +79,10 @@ class StoredExperts:
     def disk(self, key: Key) -> int:
         largest = max(self._extents[key].extents, key=lambda extent: extent.nbytes)
         return self.checkpoint.device(largest.names[0])
+
+    def extents(self, key: Key) -> tuple[Extent, ...]:
+        """The reads that bring an expert."""
+        return self._extents[key].extents
 
     def read(self, key: Key, room: Tensor) -> ExpertWeights:
         layout, view = self._extents[key], room.numpy().data
