@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from direct_opens import refuse_direct_opens
 from miniature import MINI
 from shoal.assemble import MINIATURE, Assembled, LoadOptions, assemble
 from shoal.checkpoint.shards import Checkpoint
@@ -193,6 +194,17 @@ def test_a_directory_on_a_slow_file_system_is_named(
     told = [notice for notice in notices if " is on " in notice]
     assert len(told) == (0 if said is None else 1)
     assert all(notice.startswith(f"`{MINI.resolve()}` {said}") for notice in told)
+
+
+def test_a_directory_without_o_direct_is_named_once_by_whatever_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_direct_opens(monkeypatch)
+    notices = list[str]()
+    with assemble(LoadOptions(MINI, notice=notices.append, expert_memory=200_000, resident_engram=True)) as assembled:
+        tokens(assembled)
+    assert [notice for notice in notices if "O_DIRECT" in notice] == [
+        f"`{MINI}` cannot be read past the page cache (O_DIRECT: Invalid argument): "
+        "it is read through it, which is slower"
+    ]
 
 
 def test_the_token_map_is_kept_where_one_says(tmp_path: Path) -> None:

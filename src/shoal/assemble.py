@@ -13,6 +13,7 @@ import torch
 
 from shoal.checkpoint.direct_file import Notice
 from shoal.checkpoint.inventory import ENGRAM
+from shoal.checkpoint.said_once import SaidOnce
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan, plan_layers
 from shoal.config.layouts import load_config
@@ -64,9 +65,9 @@ class LoadOptions:
     """
 
     checkpoint: Path | None = None
-    also: tuple[Path, ...] = ()
     arithmetic: str = "native"
     isa: str | None = None
+    also: tuple[Path, ...] = ()
     memory: int | None = None
     kv_memory: int | None = None
     expert_memory: int | None = None
@@ -162,6 +163,8 @@ def assemble(options: LoadOptions) -> Assembled:
     Raises a `ShoalError` naming what is wrong.
     """
     started = time.perf_counter()
+    # Dense weights, experts and tables may have the same to say of a directory.
+    options = replace(options, notice=SaidOnce(options.notice))
     directory = options.checkpoint or MINIATURE
     config = _config(directory)
     budget = plan_budget(count_stored(config), options.wishes, _usable_memory(), activations(config))
@@ -172,8 +175,7 @@ def assemble(options: LoadOptions) -> Assembled:
     torch.set_num_threads(1 if arithmetic.kernels is not None else threads)
     with ExitStack() as on_failure:
         checkpoint = on_failure.enter_context(Checkpoint.open(directory, options.also))
-        if options.notice is not None:
-            _say_what_is_slow(checkpoint, options.notice)
+        _say_what_is_slow(checkpoint, options.notice or say_nothing)
         plans = plan_layers(config)
         store = _experts(checkpoint, config, plans, options, budget)
         if store.cached is not None:

@@ -74,6 +74,9 @@ class Failing:
     def nbytes(self, key: Key) -> int:
         return 4096
 
+    def disk(self, key: Key) -> int:
+        return 0
+
     def read(self, key: Key, room: Tensor) -> None:
         raise FileChangedError(f"{key} became unreadable")
 

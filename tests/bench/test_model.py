@@ -9,13 +9,12 @@ import pytest
 from miniature import MINI
 from shoal.bench.decode import Decode
 from shoal.bench.load import drop_from_page_cache, load_results
-from shoal.bench.model import BenchModel, load_model, shard_files, token_map
+from shoal.bench.model import BenchModel, load_model, token_map
 from shoal.bench.prefill import Prefill
 from shoal.bench.slim import figure_of
 from shoal.bench.workbench import Workbench
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layouts import load_config
-from shoal.errors import CheckpointError
 from shoal.ops.kernels import available_isas
 from shoal.plan.disk_probe import DiskRate
 from shoal.weights.cached_experts import CachedExperts
@@ -94,11 +93,6 @@ def test_dropping_from_the_page_cache_leaves_the_files_alone(tmp_path: Path) -> 
     file.write_bytes(b"abc")
     drop_from_page_cache([file])
     assert file.read_bytes() == b"abc"
-
-
-def test_a_directory_without_shards_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="holds no"):
-        shard_files(tmp_path)
 
 
 def test_without_a_tokenizer_ids_stand_in_for_compressed_ones(tmp_path: Path) -> None:

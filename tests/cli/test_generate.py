@@ -186,6 +186,10 @@ def test_options_reach_the_model(run_shoal, monkeypatch) -> None:
             2,
             "--prefill-chunk",
             5,
+            "--also",
+            "one",
+            "--also",
+            "two",
         )
     )
     assert code == 130
@@ -194,6 +198,7 @@ def test_options_reach_the_model(run_shoal, monkeypatch) -> None:
     assert (options["expert_memory"], options["resident_engram"], options["threads"]) == (3 << 20, True, 2)
     assert not options["prefetch"]
     assert (options["prefill_chunk"], options["engram_memory"]) == (5, 2 << 20)
+    assert options["also"] == [Path("one"), Path("two")]
 
 
 def test_sampling_options_reach_the_engine(run_shoal, requests) -> None:

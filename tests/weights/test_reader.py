@@ -1,6 +1,8 @@
 """Dense weights are read as they are stored, and refused where they hold NaN."""
 
+import gc
 import struct
+import weakref
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,18 @@ def test_all_that_is_expected_lies_in_one_piece_of_memory(miniature: Checkpoint)
         reader.expect(DENSE)
         storages = {reader.tensor(name).untyped_storage().data_ptr() for name in DENSE}
     assert len(storages) == 1
+
+
+def test_memory_goes_with_the_last_tensor_and_waits_for_no_garbage_collection(miniature: Checkpoint) -> None:
+    gc.disable()
+    try:
+        with WeightReader(miniature) as reader:
+            reader.expect(DENSE)
+            kept = [reader.tensor(name) for name in DENSE[1:]]
+            ahead = weakref.ref(reader._under_way[0])
+        assert ahead() is None and len(kept) == len(DENSE) - 1
+    finally:
+        gc.enable()
 
 
 def test_a_table_may_be_read_without_a_look_at_its_numbers(spoiled: Any) -> None:

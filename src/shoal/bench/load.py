@@ -5,12 +5,13 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from shoal.bench.model import shard_files, token_map
+from shoal.bench.model import token_map
 from shoal.bench.result import Result
 from shoal.bench.rounds import Kept, Round, Timing
+from shoal.bench.shards import shards_of
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layouts import load_config
-from shoal.plan.disk_probe import DiskRate, measure_disk
+from shoal.plan.disk_probe import DiskRate
 from shoal.weights.load import TotalProgress, load_backbone
 
 
@@ -25,12 +26,9 @@ def drop_from_page_cache(files: Sequence[Path]) -> None:
             os.close(fd)
 
 
-def disk_rate(directory: Path) -> DiskRate:
-    """The disk probe on the checkpoint's shards."""
-    return measure_disk(shard_files(directory))
-
-
-def load_results(directory: Path, disk: DiskRate, progress: TotalProgress | None = None) -> Iterator[Result]:
+def load_results(
+    directory: Path, disk: DiskRate, progress: TotalProgress | None = None, also: Sequence[Path] = ()
+) -> Iterator[Result]:
     """`load_cold` past the page cache; then through it, `load_page_cache` with it empty and `load_warm` with it full.
 
     Nothing is warm where memory does not hold the weights twice. The token map is made before: it is kept between runs
@@ -44,9 +42,10 @@ def load_results(directory: Path, disk: DiskRate, progress: TotalProgress | None
         ("load_warm", True, False),
     ):
         if is_cold:
-            drop_from_page_cache(shard_files(directory))
+            with Checkpoint.open(directory, also) as checkpoint:
+                drop_from_page_cache(shards_of(checkpoint))
         busy, started = time.process_time(), time.perf_counter()
-        with Checkpoint.open(directory) as checkpoint:
+        with Checkpoint.open(directory, also) as checkpoint:
             report = load_backbone(
                 config, checkpoint, token_map=tokens, progress=progress, through_page_cache=through_page_cache
             ).report

@@ -9,13 +9,11 @@ import torch
 
 from shoal.bench.machine import free_memory
 from shoal.bench.region import FEWEST_EXPERTS, RELEASED, RESERVE_NBYTES, Say
-from shoal.checkpoint.index import SHARD_SUFFIX
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan, plan_layers
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
 from shoal.engram.token_map import TokenMap
-from shoal.errors import CheckpointError
 from shoal.model.backbone import Backbone
 from shoal.model.batch import Batch
 from shoal.model.cache import SequenceCache
@@ -53,14 +51,6 @@ class BenchModel:
     def prompt(self, count: int) -> list[int]:
         """`count` ids of the vocabulary."""
         return [(FIRST_ID + i) % self.config.vocab_size for i in range(count)]
-
-
-def shard_files(directory: Path) -> list[Path]:
-    """The checkpoint's shards. CheckpointError where there is none."""
-    files = sorted(directory.glob(f"*{SHARD_SUFFIX}"))
-    if not files:
-        raise CheckpointError(f"`{directory}` holds no `*{SHARD_SUFFIX}`, expected a checkpoint directory")
-    return files
 
 
 def token_map(directory: Path, config: ModelConfig) -> TokenMap | None:

@@ -13,7 +13,7 @@ from shoal.bench.budget_rows import NAME, budget_rows
 from shoal.bench.decode import Decode
 from shoal.bench.io import holes_of, io_results
 from shoal.bench.kernels import KernelBench, chosen
-from shoal.bench.load import disk_rate, drop_from_page_cache, load_results
+from shoal.bench.load import drop_from_page_cache, load_results
 from shoal.bench.machine import describe_machine, free_memory, usable_cores
 from shoal.bench.model import load_model
 from shoal.bench.prefill import Prefill
@@ -26,7 +26,7 @@ from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
 from shoal.ops.kernels import Kernels, available_isas
-from shoal.plan.disk_probe import DiskProbe, DiskRate
+from shoal.plan.disk_probe import DiskProbe, DiskRate, measure_disk
 from shoal.plan.stored import count_stored
 from shoal.weights.load import TotalProgress
 
@@ -37,19 +37,23 @@ Rows = Iterator[Result | Skipped]
 
 @dataclass
 class Run:
-    """Make one with `create`. Every method gives rows as they are found; `report` comes last."""
+    """Make one with `create`. Every method gives rows as they are found; `report` comes last.
+
+    Checkpoints may have more shards in the directories `also`.
+    """
 
     isa: str
     threads: int
     say: Say
+    also: tuple[Path, ...] = ()
     shape: ExpertShape = RELEASED
     probes: list[Probe] = field(default_factory=list)
     disk: DiskRate | None = None
 
     @classmethod
-    def create(cls, isa: str | None, threads: int | None, say: Say) -> Self:
+    def create(cls, isa: str | None, threads: int | None, say: Say, also: Sequence[Path] = ()) -> Self:
         """The best kernels and all usable cores unless given. OptionError for kernels the machine lacks."""
-        run = cls(Kernels(isa).isa if isa else available_isas()[0], threads or usable_cores(), say)
+        run = cls(Kernels(isa).isa if isa else available_isas()[0], threads or usable_cores(), say, tuple(also))
         torch.set_num_threads(run.threads)
         return run
 
@@ -63,7 +67,7 @@ class Run:
 
     def decode(self, directory: Path, name: str, tokens: int, parts: bool, progress: TotalProgress | None) -> Rows:
         """A decoded token of the checkpoint."""
-        with Checkpoint.open(directory) as checkpoint:
+        with self._open(directory) as checkpoint:
             model = load_model(checkpoint, self.isa, self.threads, self.say, progress=progress)
             self.say("decoding")
             yield from Decode(model, self._probe(), tokens).results(name, parts)
@@ -78,22 +82,23 @@ class Run:
     ) -> Rows:
         """Prompts through the checkpoint's layers, for all layers of the configuration at `whole`, else the release."""
         config = load_config(whole or RELEASE)
-        with Checkpoint.open(directory) as checkpoint:
+        with self._open(directory) as checkpoint:
             model = load_model(checkpoint, self.isa, self.threads, self.say, progress=progress)
             self._warn_of_other_widths(model.config, config)
             self.say(f"prompts of {', '.join(f'{length:,}' for length in lengths)} tokens")
             yield from Prefill(model, self._probe(), config, rounds).results(lengths)
 
     def load(self, directory: Path, progress: TotalProgress | None) -> Rows:
-        """The dense weights, cold and warm."""
+        """The dense weights, past the page cache and through it."""
         self.say("measuring the disk")
-        self.disk = disk_rate(directory)
-        self.say("loading, cold then warm")
-        yield from load_results(directory, self.disk, progress)
+        with self._open(directory) as checkpoint:
+            self.disk = measure_disk(shards_of(checkpoint))
+        self.say("loading: past the page cache, through an empty one, from a full one")
+        yield from load_results(directory, self.disk, progress, self.also)
 
     def io(self, directory: Path) -> Rows:
         """What the disk gives while the model runs: whole experts, Engram rows of a token and of a prompt."""
-        with Checkpoint.open(directory) as checkpoint, DiskProbe(shards_of(checkpoint)) as probe:
+        with self._open(directory) as checkpoint, DiskProbe(shards_of(checkpoint)) as probe:
             yield from io_results(checkpoint, load_config(directory), probe, self.say)
             self._probed(probe)
 
@@ -102,7 +107,7 @@ class Run:
     ) -> Rows:
         """A decoded token in each of `memories` bytes for everything. OptionError for one that does not fit."""
         splits = splits_of(count_stored(load_config(directory)), memories, tokens)
-        with Checkpoint.open(directory) as checkpoint:
+        with self._open(directory) as checkpoint:
             if holes := holes_of(checkpoint, load_config(directory)):
                 yield Skipped(NAME, f"{holes}: what the disk would take cannot be measured")
                 return
@@ -125,6 +130,9 @@ class Run:
             machine = machine.with_disk(self.disk.per_second)
         results = [row for row in rows if isinstance(row, Result)]
         return Report(machine, results, [row for row in rows if isinstance(row, Skipped)])
+
+    def _open(self, directory: Path) -> Checkpoint:
+        return Checkpoint.open(directory, self.also)
 
     def _probed(self, probe: DiskProbe) -> None:
         self.disk = DiskRate(statistics.median(run.rate for run in probe.runs), probe.direct)

@@ -5,21 +5,22 @@ from pathlib import Path
 
 from shoal.checkpoint.direct_file import DirectFile, Notice, ReadProgress
 from shoal.checkpoint.extents import Extent
+from shoal.checkpoint.said_once import SaidOnce
 from shoal.checkpoint.shards import Checkpoint
 
 
 class DirectShards:
     """Reads extents of a checkpoint into memory, until `close`; from any thread.
 
-    Each thing that `notice` is told is told once: what is true of a shard is true of its neighbours. With
-    `through_page_cache` the shards are read through it, and it keeps them.
+    `notice` is told once what is true of a whole directory. With `through_page_cache` the shards are read through it,
+    and it keeps them.
     """
 
     def __init__(
         self, checkpoint: Checkpoint, notice: Notice | None = None, *, through_page_cache: bool = False
     ) -> None:
         self.checkpoint, self.through_page_cache = checkpoint, through_page_cache
-        self._notice, self._said = notice, set[str]()
+        self._say = SaidOnce(notice)
         self._files = dict[Path, DirectFile]()
         self._opening = threading.Lock()
 
@@ -41,9 +42,3 @@ class DirectShards:
                     extent.names[0], self._say, through_page_cache=self.through_page_cache
                 )
             return self._files[extent.path]
-
-    def _say(self, sentence: str) -> None:
-        if sentence not in self._said:
-            self._said.add(sentence)
-            if self._notice is not None:
-                self._notice(sentence)

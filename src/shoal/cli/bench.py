@@ -32,6 +32,9 @@ app = typer.Typer(
 Isa = Annotated[str | None, typer.Option(help="The kernels to measure; the best of this machine if absent.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Default: all usable cores.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write machine and figures to this file too.")]
+Also = Annotated[
+    list[Path] | None, typer.Option(metavar="DIR", help="More shards are in this directory; may be given again.")
+]
 Given = Annotated[Path | None, typer.Argument(help="A checkpoint. Default: a `slim`, made once in the cache folder.")]
 
 
@@ -66,6 +69,7 @@ def kernels(
 @app.command("decode")
 def decode(
     checkpoint: Given = None,
+    also: Also = None,
     tokens: Annotated[int, typer.Option(min=1, help="Tokens to time.")] = TOKENS,
     parts: Annotated[bool, typer.Option("--parts", help="A row for each part of a token too.")] = False,
     memory: Annotated[
@@ -93,7 +97,7 @@ def decode(
             return
         yield from run.decode(directory, figure_of(directory), tokens, parts, progress.total)
 
-    _measure(rows, isa, threads, json_file)
+    _measure(rows, isa, threads, json_file, also)
 
 
 @app.command("prefill")
@@ -118,23 +122,23 @@ def prefill(
 
 
 @app.command("load")
-def load(checkpoint: Given = None, json_file: Json = None) -> None:
-    """Dense weights from the disk, then from the page cache, against the disk's bandwidth."""
+def load(checkpoint: Given = None, also: Also = None, json_file: Json = None) -> None:
+    """Dense weights past the page cache, through an empty one and from a full one, against the disk's bandwidth."""
 
     def rows(run: "Run", progress: "_Progress") -> "Rows":
         yield from run.load(_given_or_slim(checkpoint, progress), progress.total)
 
-    _measure(rows, None, 1, json_file)
+    _measure(rows, None, 1, json_file, also)
 
 
 @app.command("io")
-def io(checkpoint: Given = None, json_file: Json = None) -> None:
+def io(checkpoint: Given = None, also: Also = None, json_file: Json = None) -> None:
     """Whole experts and Engram rows (of one token, of a prompt of 512) from the disk, against the disk's bandwidth."""
 
     def rows(run: "Run", progress: "_Progress") -> "Rows":
         yield from run.io(_given_or_slim(checkpoint, progress))
 
-    _measure(rows, None, 1, json_file)
+    _measure(rows, None, 1, json_file, also)
 
 
 @app.command("policies")
@@ -169,14 +173,18 @@ class _Progress:
 
 
 def _measure(
-    rows: Callable[["Run", _Progress], "Rows"], isa: str | None, threads: int | None, json_file: Path | None
+    rows: Callable[["Run", _Progress], "Rows"],
+    isa: str | None,
+    threads: int | None,
+    json_file: Path | None,
+    also: list[Path] | None = None,
 ) -> None:
     progress = _Progress()
     with Ticker(lambda: progress.state):
         # Inside, for importing torch takes seconds too.
         from shoal.bench.run import Run
 
-        run = Run.create(isa or forced_isa(), threads, progress.say)
+        run = Run.create(isa or forced_isa(), threads, progress.say, also or ())
         report = run.report(list(rows(run, progress)))
     if json_file is not None:
         write_json(json_file, report.as_dict())

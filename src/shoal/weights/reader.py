@@ -56,9 +56,12 @@ class WeightReader:
         self.close()
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """Ends what is under way. The memory of what was read is its tensors' alone from now on."""
         for ahead in self._under_way:
             ahead.close()
+        # They refer to this reader, whose tensors would stay until the garbage collector finds the circle.
+        self._under_way.clear()
+        self._expected.clear()
         self._shards.close()
 
     def expect(self, names: Sequence[str], *, refuse_nan: bool = True) -> None:
