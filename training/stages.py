@@ -71,7 +71,7 @@ FINISH = Stage(
         "repeat-afar": 0.04, "long-copy": 0.04, "tools": 0.20, "json": 0.06,
     },
     tokens=2_000_000,
-    steps=380,
+    steps=600,
     dense=0,
     rate=0.45,
     warm_up=10,

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from shoal.cli import generate_options as given
 from shoal.cli.cache_directory import cache_directory
 from shoal.cli.instruction_set import forced_isa, note_portable_kernels
 from shoal.cli.json_output import check_writable, write_json
@@ -32,90 +33,48 @@ _MINIATURE_NOTE = (
 
 
 def command(
-    checkpoint: Annotated[
-        str | None, typer.Argument(help="The directory of the released files; the built-in miniature if absent.")
-    ] = None,
-    stdin: Annotated[str | None, typer.Argument(metavar="-", help="Read the prompt from standard input.")] = None,
-    also: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="More shards are in this directory; may be given again.")
-    ] = None,
-    prompt: Annotated[str | None, typer.Option(help="The prompt.")] = None,
-    prompt_file: Annotated[Path | None, typer.Option(help="A UTF-8 file with the prompt.")] = None,
-    ids: Annotated[str | None, typer.Option(help="The prompt as token ids: 0,5,6. Nothing is added.")] = None,
-    chat: Annotated[bool, typer.Option("--chat", help="Ask as a user's message, thinking off.")] = False,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Stop after so many tokens.")] = 128,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens of this mass.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Draw from so many likeliest tokens; 0: all.")] = 0,
-    min_p: Annotated[float, typer.Option(help="Draw from tokens of this share of the likeliest's probability.")] = 0.0,
-    repetition_penalty: Annotated[float, typer.Option(help="Above 1: tokens said before become less likely.")] = 1.0,
-    stop: Annotated[list[str] | None, typer.Option(help="End before this text; may be given again.")] = None,
-    seed: Annotated[int, typer.Option(help="Equal seeds draw equal tokens.")] = 0,
-    memory: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Memory for everything: 24GiB, 512MB. Default: what is free, less a margin."),
-    ] = None,
-    expert_memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Of it, for routed experts. Default: what the rest leaves.")
-    ] = None,
-    expert_profile: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Counts of how often experts were used: read if there, written at the end."),
-    ] = None,
-    record_routing: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write which experts each step used, a JSON line a step.")
-    ] = None,
-    no_prefetch: Annotated[
-        bool, typer.Option("--no-prefetch", help="Read no expert before a layer asks for it.")
-    ] = False,
-    resident_engram: Annotated[
-        bool, typer.Option("--resident-engram", help="Read the Engram tables into memory.")
-    ] = False,
-    engram_memory: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Of it, for Engram rows read before. Default: a little."),
-    ] = None,
-    kv_memory: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Of it, for the KV cache. Default: the whole context's, if that is little."),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads, all there are if absent; the answer is the same for any.")
-    ] = None,
-    prefill_chunk: Annotated[
-        int | None, typer.Option(min=1, help="Prompt tokens read at once, as many as the memory allows if absent.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only the answer, and errors.")] = False,
-    stats: Annotated[Path | None, typer.Option(help="Write counts, timings and ids to this JSON file.")] = None,
+    checkpoint: given.Checkpoint = None,
+    stdin: given.Stdin = None,
+    also: given.Also = None,
+    prompt: given.Prompt = None,
+    prompt_file: given.PromptFile = None,
+    ids: given.Ids = None,
+    chat: given.AsChat = False,
+    max_new_tokens: given.MaxNewTokens = 128,
+    temperature: given.Temperature = 0.0,
+    top_p: given.TopP = 1.0,
+    top_k: given.TopK = 0,
+    min_p: given.MinP = 0.0,
+    repetition_penalty: given.RepetitionPenalty = 1.0,
+    stop: given.Stop = None,
+    seed: given.Seed = 0,
+    memory: given.Memory = None,
+    expert_memory: given.ExpertMemory = None,
+    engram_memory: given.EngramMemory = None,
+    kv_memory: given.KVMemory = None,
+    resident_engram: given.ResidentEngram = False,
+    expert_profile: given.ExpertProfile = None,
+    record_routing: given.RecordRouting = None,
+    no_prefetch: given.NoPrefetch = False,
+    threads: given.Threads = None,
+    prefill_chunk: given.PrefillChunk = None,
+    quiet: given.Quiet = False,
+    stats: given.Stats = None,
 ) -> None:
     """Continue a prompt. The answer goes to stdout, everything else to stderr."""
     directory, reads_stdin = _positionals(checkpoint, stdin)
     source = PromptSource(prompt, prompt_file, ids, reads_stdin)
     if chat and ids is not None:
         raise typer.BadParameter("`--chat` renders text, expected no `--ids` with it")
-    sampling: Sampling = {
-        "max_new_tokens": max_new_tokens,
-        "temperature": temperature,
-        "top_p": top_p,
-        "top_k": top_k,
-        "min_p": min_p,
-        "repetition_penalty": repetition_penalty,
-        "stop": tuple(stop or ()),
-        "seed": seed,
-    }
+    sampling: Sampling = {"max_new_tokens": max_new_tokens, "temperature": temperature, "seed": seed}
+    sampling |= {"top_p": top_p, "top_k": top_k, "min_p": min_p}
+    sampling |= {"repetition_penalty": repetition_penalty, "stop": tuple(stop or ())}
     _check_sampling(sampling)
     _check_writable(stats, expert_profile, record_routing)
-    places: Places = {
-        "also": also or (),
-        "memory": _size(memory),
-        "kv_memory": _size(kv_memory),
-        "engram_memory": _size(engram_memory),
-        "resident_engram": resident_engram,
-        "expert_memory": _size(expert_memory),
-        "expert_profile": expert_profile,
-        "record_routing": record_routing,
-        "prefetch": not no_prefetch,
-    }
+    places: Places = {"memory": _size(memory), "kv_memory": _size(kv_memory), "also": also or ()}
+    places |= {"engram_memory": _size(engram_memory), "resident_engram": resident_engram}
+    places |= {"expert_memory": _size(expert_memory), "expert_profile": expert_profile}
+    places |= {"record_routing": record_routing, "prefetch": not no_prefetch}
     text = source.read()
     messages: Prompt = [{"role": "user", "content": text}] if chat else text
     with _load(directory, places, threads, prefill_chunk, quiet) as model:
