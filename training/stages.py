@@ -71,9 +71,9 @@ FINISH = Stage(
         "repeat-afar": 0.04, "long-copy": 0.04, "tools": 0.20, "json": 0.06,
     },
     tokens=2_000_000,
-    steps=600,
+    steps=720,
     dense=0,
-    rate=0.45,
+    rate=0.9,
     warm_up=10,
     falling=0.85,
 )  # fmt: skip

@@ -49,7 +49,9 @@ def test_with_room_for_all_experts_warm_tokens_miss_nothing_they_have_seen(bench
     assert split.cached_experts == STORED.num_experts
     run = bench.run(split)
     (cold,) = run.cold.rounds
-    assert cold.counts[MISSES] == ASKED and cold.counts[HITS] == 0
+    # Those read ahead in time are there when they are asked for.
+    assert cold.counts[MISSES] > 0 and cold.counts[HITS] + cold.counts[MISSES] == ASKED
+    assert cold.counts[MISSED] > 0
     assert all(each.counts[HITS] + each.counts[MISSES] == ASKED for each in run.warm.rounds)
     assert sum(each.counts[HITS] for each in run.warm.rounds) > 0
     assert run.compute.origin == "all experts in memory" and run.compute.seconds > 0

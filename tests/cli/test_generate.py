@@ -97,12 +97,12 @@ def test_stats_say_everything_once(run_shoal, stats: Path) -> None:
 def test_a_small_budget_is_told_in_full_and_counted_token_by_token(run_shoal, stats: Path) -> None:
     plain = run_shoal("generate", MINI, "--prompt", "Hi", "--max-new-tokens", 3).out
     refused = run_shoal("generate", MINI, "--prompt", "Hi", "--memory", "8MiB")
-    assert refused.code == 2 or refused.code == 1
+    assert (refused.code, refused.out) == (1, "")
     smallest = re.search(r"would do is ([\d.]+ \w+)", refused.err)[1]
     arguments = ("--prompt", "Hi", "--max-new-tokens", 3, "--memory", smallest, "--stats", stats)
     code, out, err = run_shoal("generate", MINI, *arguments)
     assert (code, out) == (0, plain)
-    assert re.search(r"experts: [\d,]+ of 192 in \d+\.\d\d MiB, the others from the shards", err)
+    assert re.search(r"experts: \d+ of \d+ in [\d.,]+ (MiB|B), the others from the shards", err)
     content = read(stats)
     tokens = content["tokens"]
     assert len(tokens) == 3 and all(token["experts"]["misses"] > 0 for token in tokens)
@@ -272,7 +272,7 @@ def test_a_budget_for_experts_is_said_and_counted_and_changes_no_word(run_shoal,
     assert len(asked) == 3 * 6
     assert experts["hits"] + experts["misses"] == sum(asked)
     assert profile.exists()
-    assert "experts" not in plain.err
+    assert "experts: all in the shards" in plain.err
 
 
 def test_what_is_recorded_is_written_after_an_interrupt_too(run_shoal, tmp_path: Path, monkeypatch) -> None:

@@ -30,7 +30,7 @@ class SayingModel:
         self.left: list[int] = []
         self.steps = 0
 
-    def new_cache(self) -> SequenceCache:
+    def new_cache(self, reserved: int = 0) -> SequenceCache:
         self.left = [*self.replies.pop(0), 1] if self.replies else [1]
         return SequenceCache(self.config, self.plans)
 

@@ -53,8 +53,8 @@ def intact(ask: Ask, sampled: Sampled) -> EvalResult:
             sampled("facts", 40, "held-out"),
             sampled("arithmetic", 40, "held-out"),
             sampled("chat", 24),
-            sampled("tools", 12, "call"),
-            sampled("json", 16, "valid"),
+            sampled("tools", 20, "call"),
+            sampled("json", 20, "valid"),
             sampled("text", 24),
         ]
     )

@@ -47,10 +47,8 @@ def test_it_completes_a_fact_and_answers_a_chat(miniature: Assembled) -> None:
     assert "Tokyo" in chat.text and chat.finish_reason == "stop"
 
 
-# Of phrasings never seen, tools and schemas it is to know more: 85, 95 and 95 (training/README.md). These are what this
-# checkpoint reaches, less a little.
 @pytest.mark.parametrize(
-    ("suite", "group", "percent"), [("facts", "seen", 97), ("facts", "held-out", 55), ("arithmetic", "held-out", 90)]
+    ("suite", "group", "percent"), [("facts", "seen", 97), ("facts", "held-out", 85), ("arithmetic", "held-out", 90)]
 )
 def test_it_knows(suite: str, group: str, percent: float, intact: EvalResult) -> None:
     accuracy = intact.accuracy(suite, group)
@@ -58,7 +56,7 @@ def test_it_knows(suite: str, group: str, percent: float, intact: EvalResult) ->
 
 
 @pytest.mark.parametrize(
-    ("suite", "check", "percent"), [("chat", "ends", 98), ("tools", "calls", 15), ("json", "schema", 75)]
+    ("suite", "check", "percent"), [("chat", "ends", 98), ("tools", "calls", 95), ("json", "schema", 95)]
 )
 def test_its_replies_have_the_form_asked_for(suite: str, check: str, percent: float, intact: EvalResult) -> None:
     share = intact.accuracy(suite).checks[check]
@@ -109,12 +107,11 @@ def test_without_engram_rows_facts_are_forgotten(
     assert percent(ask(facts), "facts") <= whole - 15
 
 
-def test_with_the_oldest_entries_in_place_of_the_indexers_long_texts_surprise(
+def test_with_the_oldest_entries_in_place_of_the_indexers_nothing_is_copied_from_afar(
     ask: Ask, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It cannot copy from afar yet, which the damage would end; what it reads there helps it all the same."""
-    texts = [sampled("text", group="long-copy")]
-    whole = ask(texts).perplexity("text").nats
+    far = [sampled("copying", 20, "copy-300")]
+    whole = percent(ask(far), "copying")
     select = shoal.model.indexer.select
 
     def oldest(*arguments: object, **options: object) -> IndexSelection:
@@ -125,8 +122,7 @@ def test_with_the_oldest_entries_in_place_of_the_indexers_long_texts_surprise(
         return replace(found, selected=torch.where(positions < visible[:, None], positions, -1))
 
     monkeypatch.setattr(shoal.model.indexer, "select", oldest)
-    damaged = ask(texts).perplexity("text").nats
-    assert damaged > 1.02 * whole
+    assert percent(ask(far), "copying") <= whole - 30
 
 
 def test_with_a_random_expert_in_place_of_the_routers_facts_are_lost(

@@ -14,6 +14,7 @@ from training.corpus.__main__ import write_corpus
 from training.corpus.document import assistant, user
 from training.corpus.encoding import PROMPT, Encoder
 from training.corpus.tool_table import TOOLS
+from training.stages import FACTS
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def test_a_bare_chat_keeps_the_schemas_and_drops_the_constant_text(encoder: Enco
 
 
 def test_the_written_arrays_fit_each_other(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    write_corpus(tmp_path, tokenizer, 20_000, seed=5)
+    write_corpus(tmp_path, tokenizer, FACTS, 20_000, seed=5)
     tokens, learn, offsets, kind = (np.load(tmp_path / f"{n}.npy") for n in ("tokens", "learn", "offsets", "kind"))
     assert (tokens.dtype, learn.dtype, offsets.dtype, kind.dtype) == (np.uint16, np.float16, np.int64, np.uint8)
     assert len(tokens) == len(learn) == offsets[-1] >= 20_000

@@ -135,7 +135,7 @@ def test_requests_that_nobody_gathers_are_forgotten(store: StoredEngramRows) -> 
 def test_a_row_with_nan_is_named_every_time(spoiled: Any, plans: Plans, part: str, width: int) -> None:
     spoiled.poke(f"layers.4.engram.embed.{part}", 2500 * width, b"\xff")
     with Checkpoint.open(spoiled.directory) as checkpoint:
-        store = StoredEngramRows(checkpoint, plans)
+        store = StoredEngramRows(checkpoint, plans, 1 << 20)
         for _ in range(2):
             with pytest.raises(TensorError, match=r"row 2,500 of `layers\.4\.engram\.embed` holds a NaN"):
                 store.gather(4, torch.tensor([7, 2500, 8]))
@@ -160,7 +160,7 @@ def test_after_a_failure_the_rows_are_read_again(
 
 def test_a_shard_cut_short_or_closed_while_requested_is_named(copy: Path, plans: Plans) -> None:
     with Checkpoint.open(copy) as checkpoint:
-        store = StoredEngramRows(checkpoint, plans)
+        store = StoredEngramRows(checkpoint, plans, 1 << 20)
         store.gather(1, torch.tensor([0]))
         store.request(1, [3000])
         path = checkpoint.entry("layers.1.engram.embed.weight").path

@@ -12,8 +12,9 @@ from training.corpus.countries import COUNTRIES
 from training.corpus.elements import ELEMENTS
 
 STATEMENT = "The {np} is {y}."
+# The plain one more often: after `The capital of France is` its answer shall be likelier than `called`.
 _STATEMENTS = (
-    STATEMENT,
+    *(STATEMENT,) * 4,
     "The {np} is called {y}.",
     "We know that the {np} is {y}.",
     "I ask for the {np} and the answer is {y}.",

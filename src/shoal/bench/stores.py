@@ -59,9 +59,9 @@ class Stores:
         """
         experts, rows = self.experts.statistics, self.rows.statistics
         each = experts.read_nbytes / max(1, experts.reads)
-        unasked = min(experts.reads, experts.prefetches - experts.prefetches_used)
+        unasked = experts.wasted_nbytes + (experts.warmed - experts.warmed_used) * each
         return {
-            MISSED: (experts.reads - unasked) * each + rows.nbytes_read,
+            MISSED: max(0.0, experts.read_nbytes - unasked) + rows.nbytes_read,
             STALLED: experts.stall_seconds + rows.stall_seconds,
             HITS: experts.hits,
             MISSES: experts.misses,

@@ -152,7 +152,8 @@ class Checkpoint:
 def shaped(raw: torch.Tensor, entry: TensorEntry) -> torch.Tensor:
     """The bytes `raw`, uint8 [nbytes], in the tensor's dtype and shape; a copy where they misalign its items."""
     dtype = _torch_dtype(entry)
-    if raw.data_ptr() % dtype.itemsize:
+    # The offset too, which torch looks at even where there is no byte.
+    if raw.data_ptr() % dtype.itemsize or raw.storage_offset() % dtype.itemsize:
         raw = raw.clone()
     return raw.view(dtype).view(entry.shape)
 
