@@ -60,7 +60,7 @@ def test_with_room_for_all_experts_warm_tokens_miss_nothing_they_have_seen(bench
 def test_a_small_budget_misses_more_and_its_store_fills(bench: BudgetBench) -> None:
     small, large = (bench.run(split) for split in splits_of(STORED, [smallest(), 2 * GIB], TOKENS))
     assert small.slots < large.slots
-    assert small.warm_is_full and not large.warm_is_full
+    assert small.warm_is_full
     assert small.warm.count(MISSED) > large.warm.count(MISSED)
     assert small.warm.seconds(TOKEN) > 0
     assert small.peak.nbytes > STORED.dense
