@@ -16,7 +16,8 @@ from shoal.config.schema import ModelConfig
 from shoal.plan.disk_probe import DiskProbe
 from shoal.weights.arena import Arena
 from shoal.weights.cached_experts import READER_THREADS
-from shoal.weights.expert_reader import ExpertReader, ReadJob
+from shoal.weights.expert_reader import ExpertReader
+from shoal.weights.read_queue import ReadJob
 from shoal.weights.stored_experts import ExpertSource, Key, StoredExperts
 
 NAME = "expert_read"
