@@ -9,11 +9,14 @@ import signal
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.fx.experimental._config
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -52,12 +55,9 @@ class Training:
 
     def run(self) -> None:
         """Train to the end of the stage. An interruption saves first."""
-        order = self.batches.shuffled(0, self.corpus.count - HELD_OUT, self.seed)
         if self.step == 0 and self.stage.entries_from_keys:
-            entries_from_keys(self.plain, map(self.batches.build, islice(order, FITTED)))
-            order = self.batches.shuffled(0, self.corpus.count - HELD_OUT, self.seed)
-        for _ in range(self.step):
-            next(order)
+            entries_from_keys(self.plain, map(self.batches.build, islice(self._order(), FITTED)))
+        order = islice(self._order(), self.step, None)
         self.first, self.before = self.step, self.seconds
         began, saved, shown = time.monotonic() - self.seconds, time.monotonic(), 0.0
         losses: list[float] = []
@@ -75,6 +75,10 @@ class Training:
         finally:
             self.save()
         self._show_held_out()
+
+    def _order(self) -> Iterator[NDArray[np.int64]]:
+        """The documents of every batch, from the stage's first step on."""
+        return self.batches.shuffled(0, self.corpus.count - HELD_OUT, self.seed)
 
     def _advance(self, batch: Batch) -> float:
         set_rate(self.optimizers, self.stage.share(self.step))

@@ -34,7 +34,7 @@ from shoal.plan.stored import count_stored
 from shoal.text.tokenizer import Tokenizer
 from shoal.weights.cached_experts import READER_THREADS
 from shoal.weights.engram_store import StoredEngramRows
-from shoal.weights.engram_tables import ResidentEngramRows, table_names
+from shoal.weights.engram_tables import ResidentEngramRows, table_tensors
 from shoal.weights.expert_store import ExpertOptions, ExpertStore
 from shoal.weights.load import TotalProgress, counting, load_backbone
 from shoal.weights.names import expected_tensors
@@ -267,8 +267,7 @@ def _engram_rows(
 
 def _tables_nbytes(checkpoint: Checkpoint, plans: tuple[LayerPlan, ...]) -> int:
     """Of those that are there: loading says which are missing."""
-    names = [f"{name}.{part}" for name in table_names(plans).values() for part in ("weight", "scale")]
-    return sum(checkpoint.nbytes(name) for name in names if name in checkpoint)
+    return sum(checkpoint.nbytes(name) for name in table_tensors(plans) if name in checkpoint)
 
 
 def _after(progress: TotalProgress | None, nbytes: int) -> TotalProgress | None:

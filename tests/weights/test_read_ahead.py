@@ -191,7 +191,7 @@ def test_memory_that_the_system_refuses_is_said(shards: DirectShards, monkeypatc
     def refuse(nbytes: int) -> Tensor:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
-    monkeypatch.setattr(read_ahead, "room_for", refuse)
+    monkeypatch.setattr("shoal.weights.page_room.room_for", refuse)
     with pytest.raises(OptionError, match=r"the system refuses .* of memory for weights"):
         ReadAhead(shards, NAMES, look_at_nothing)
 

@@ -17,7 +17,7 @@ from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
 from shoal.plan.disk_probe import DiskProbe
 from shoal.weights.engram_store import StoredEngramRows
-from shoal.weights.engram_tables import table_names
+from shoal.weights.engram_tables import table_names, table_tensors
 from shoal.weights.row_reader import ReaderOptions, RowReader
 
 # A prompt's figure is named by its tokens, a token's by its reads in the release: 48 rows, codes and scales.
@@ -92,7 +92,7 @@ def engram_results(
 
 def table_hole(checkpoint: Checkpoint, plans: Sequence[LayerPlan]) -> str | None:
     """The first of the tables that is not wholly on the disk, in words; None where all are."""
-    parts = [f"{name}.{part}" for name in table_names(plans).values() for part in ("weight", "scale")]
+    parts = table_tensors(plans)
     entries = [checkpoint.entry(part) for part in parts]
     written = without_holes({each.name: [Span(each.path, each.start, each.nbytes)] for each in entries})
     if holes := [part for part in parts if part not in written]:

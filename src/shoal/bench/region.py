@@ -13,6 +13,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from shoal.bench.deck import Deck
+from shoal.checkpoint.private_memory import private_memory
 from shoal.errors import OptionError
 from shoal.ops.mixture import ExpertWeights
 from shoal.ops.weights import BLOCK, Float4Weight
@@ -73,8 +74,7 @@ def num_experts(shape: ExpertShape, free: int, say: Say) -> int:
 def anonymous(nbytes: int) -> UInt8[Tensor, "nbytes"]:
     """Memory of its own in huge pages where the kernel has them. `OptionError` where there is not so much."""
     try:
-        # Private: shared memory has huge pages only where a second setting of the system allows them.
-        memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory = private_memory(nbytes)
     except OSError as error:
         raise OptionError(f"cannot take {gib(nbytes)} of memory: {error.strerror}") from None
     with contextlib.suppress(OSError):

@@ -5,6 +5,8 @@ import mmap
 import numpy as np
 import torch
 
+from shoal.checkpoint.private_memory import private_memory
+
 HUGE_PAGE_NBYTES = 1 << 21
 
 
@@ -12,9 +14,7 @@ def room_for(nbytes: int) -> torch.Tensor:
     """uint8 [nbytes] that means nothing yet, in pages of 2 MiB where it fills them and the system has them."""
     if nbytes < HUGE_PAGE_NBYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(nbytes, dtype=torch.uint8)
-    # Private: shared memory, which `mmap` makes unless told otherwise, has pages of 2 MiB only where a second setting
-    # of the system allows them, and hardly any allows.
-    mapping = mmap.mmap(-1, nbytes + HUGE_PAGE_NBYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    mapping = private_memory(nbytes + HUGE_PAGE_NBYTES)
     room = np.frombuffer(mapping, dtype=np.uint8)
     start = -room.ctypes.data % HUGE_PAGE_NBYTES
     # Whole pages only: the rest would take a page of 2 MiB for a few bytes.

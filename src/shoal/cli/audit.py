@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from shoal.cli.more_shards import Also
 from shoal.cli.ticker import Ticker
 
 
@@ -13,9 +14,7 @@ def command(
     config: Annotated[
         Path | None, typer.Option(help="config.json, or a directory that holds one; default: the directory's.")
     ] = None,
-    also: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="More shards are in this directory; may be given again.")
-    ] = None,
+    also: Also = None,
     header_prefix: Annotated[
         bool, typer.Option("--header-prefix", help="The directory holds the shards' first megabytes, under any names.")
     ] = False,

@@ -11,6 +11,7 @@ import typer
 from shoal.cli.cache_directory import cache_directory
 from shoal.cli.instruction_set import forced_isa
 from shoal.cli.json_output import write_json
+from shoal.cli.more_shards import Also
 from shoal.cli.ticker import Ticker
 from shoal.errors import CheckpointError
 from shoal.plan.size import parse_size
@@ -32,9 +33,6 @@ app = typer.Typer(
 Isa = Annotated[str | None, typer.Option(help="The kernels to measure; the best of this machine if absent.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Default: all usable cores.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write machine and figures to this file too.")]
-Also = Annotated[
-    list[Path] | None, typer.Option(metavar="DIR", help="More shards are in this directory; may be given again.")
-]
 Given = Annotated[Path | None, typer.Argument(help="A checkpoint. Default: a `slim`, made once in the cache folder.")]
 
 

@@ -14,6 +14,7 @@ from shoal.cli import generate_options as given
 from shoal.cli.cache_directory import cache_directory
 from shoal.cli.instruction_set import forced_isa, note_portable_kernels
 from shoal.cli.json_output import check_writable, write_json
+from shoal.cli.more_shards import Also
 from shoal.cli.prompt_source import STDIN, PromptSource
 from shoal.cli.ticker import Ticker
 from shoal.cli.token_meter import TokenMeter
@@ -35,7 +36,7 @@ _MINIATURE_NOTE = (
 def command(
     checkpoint: given.Checkpoint = None,
     stdin: given.Stdin = None,
-    also: given.Also = None,
+    also: Also = None,
     prompt: given.Prompt = None,
     prompt_file: given.PromptFile = None,
     ids: given.Ids = None,

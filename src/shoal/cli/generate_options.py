@@ -9,9 +9,6 @@ Checkpoint = Annotated[
     str | None, typer.Argument(help="The directory of the released files; the built-in miniature if absent.")
 ]
 Stdin = Annotated[str | None, typer.Argument(metavar="-", help="Read the prompt from standard input.")]
-Also = Annotated[
-    list[Path] | None, typer.Option(metavar="DIR", help="More shards are in this directory; may be given again.")
-]
 
 # What is asked
 Prompt = Annotated[str | None, typer.Option(help="The prompt.")]

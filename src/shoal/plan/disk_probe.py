@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from shoal.checkpoint.private_memory import private_memory
 from shoal.errors import OptionError
 
 PIECE_NBYTES = 16 << 20
@@ -190,7 +191,7 @@ def _read_all(waiting: deque[_Piece], direct: bool, seconds: float) -> ProbeRun:
 
 def _buffer(nbytes: int) -> mmap.mmap:
     """Room for a piece, every page touched: the first write to a page takes longer than the disk to fill it."""
-    buffer = mmap.mmap(-1, nbytes)
+    buffer = private_memory(nbytes)
     with suppress(AttributeError, OSError):  # a system without huge pages
         buffer.madvise(mmap.MADV_HUGEPAGE)
     memoryview(buffer)[::ALIGNMENT] = bytes(len(range(0, nbytes, ALIGNMENT)))

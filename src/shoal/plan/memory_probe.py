@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shoal.checkpoint.private_memory import private_memory
 from shoal.errors import OptionError
 
 SMALLEST_NBYTES, THREAD_NBYTES, SLICE_NBYTES = 1 << 30, 64 << 20, 1 << 20
@@ -62,8 +63,7 @@ def measure_memory(threads: int, nbytes: int) -> MemoryRate:
 
 def _memory(nbytes: int) -> mmap.mmap:
     try:
-        # Private: shared memory has huge pages only where a second setting of the system allows them.
-        buffer = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        buffer = private_memory(nbytes)
     except OSError as error:
         raise OptionError(f"cannot take {nbytes:,} bytes to measure the memory with: {error.strerror}") from None
     # A kernel without transparent huge pages refuses, and reads a little slower.

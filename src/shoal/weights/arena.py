@@ -3,9 +3,7 @@
 from torch import Tensor
 
 from shoal.checkpoint.direct_file import ALIGNMENT
-from shoal.checkpoint.huge_pages import room_for
-from shoal.errors import OptionError
-from shoal.plan.size import gib
+from shoal.weights.page_room import page_room
 
 
 class Arena:
@@ -15,12 +13,7 @@ class Arena:
         """Raises OptionError where the system refuses so much."""
         assert slot_nbytes % ALIGNMENT == 0 and num_slots > 0, (slot_nbytes, num_slots)
         self.slot_nbytes, self.num_slots = slot_nbytes, num_slots
-        try:
-            room = room_for(self.nbytes + ALIGNMENT)
-        except (OSError, RuntimeError, MemoryError):
-            raise OptionError(f"the system refuses {gib(self.nbytes)} of memory for experts") from None
-        start = -room.data_ptr() % ALIGNMENT
-        self._bytes = room[start : start + self.nbytes]
+        self._bytes = page_room(self.nbytes, "experts")
 
     @property
     def nbytes(self) -> int:

@@ -39,9 +39,8 @@ class ResidentEngramRows:
 
     def __init__(self, reader: WeightReader, plans: Sequence[LayerPlan]) -> None:
         self.names = table_names(plans)
-        parts = [f"{name}.{part}" for name in self.names.values() for part in ("weight", "scale")]
         # Rows are looked at when they are gathered.
-        reader.expect(parts, refuse_nan=False)
+        reader.expect(table_tensors(plans), refuse_nan=False)
         self.tables = {
             layer: Quantized(reader.tensor(f"{name}.weight"), reader.tensor(f"{name}.scale"), Q8)
             for layer, name in self.names.items()
@@ -60,6 +59,11 @@ class ResidentEngramRows:
 def table_names(plans: Sequence[LayerPlan]) -> dict[int, str]:
     """The name of each Engram layer's table, to which `.weight` and `.scale` are added."""
     return {plan.layer_id: f"{plan.prefix}.engram.embed" for plan in plans if plan.engram_index is not None}
+
+
+def table_tensors(plans: Sequence[LayerPlan]) -> list[str]:
+    """The tensors of all tables: codes and scales."""
+    return [f"{name}.{part}" for name in table_names(plans).values() for part in ("weight", "scale")]
 
 
 def refuse_nan_rows(codes: Tensor, scales: Tensor, row_ids: Tensor, name: str) -> None:

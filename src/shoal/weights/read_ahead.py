@@ -9,13 +9,10 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 
 from torch import Tensor
 
-from shoal.checkpoint.direct_file import ALIGNMENT
 from shoal.checkpoint.direct_shards import DirectShards
 from shoal.checkpoint.extents import Extent, find_extents
-from shoal.checkpoint.huge_pages import room_for
 from shoal.checkpoint.shards import shaped
-from shoal.errors import OptionError
-from shoal.plan.size import gib
+from shoal.weights.page_room import page_room
 
 # A disk: one looks at what it has read while the other reads.
 THREADS = 2
@@ -36,7 +33,7 @@ class ReadAhead:
         self._shards, self._look = shards, look
         self._entries = {name: shards.checkpoint.entry(name) for name in names}
         extents = find_extents(list(self._entries.values()))
-        self._places, self._room = extents.places, _pages(extents.nbytes)
+        self._places, self._room = extents.places, page_room(extents.nbytes, "weights")
         self._counting = threading.Lock()
         self._arrived, self._is_closed = 0, False
         self._coming = self._start(extents.extents)
@@ -97,13 +94,3 @@ class ReadAhead:
     def _tensor(self, name: str) -> Tensor:
         entry, place = self._entries[name], self._places[name]
         return shaped(self._room[place : place + entry.nbytes], entry)
-
-
-def _pages(nbytes: int) -> Tensor:
-    """uint8 [nbytes] that begins at a page."""
-    try:
-        room = room_for(nbytes + ALIGNMENT)
-    except (OSError, RuntimeError, MemoryError):
-        raise OptionError(f"the system refuses {gib(nbytes)} of memory for weights") from None
-    start = -room.data_ptr() % ALIGNMENT
-    return room[start : start + nbytes]
