@@ -59,3 +59,11 @@ class SnapshotError(ShoalError):
 
 class OptionError(ShoalError):
     """Options contradict each other or the machine cannot honour them."""
+
+
+class QueueFullError(ShoalError):
+    """As many requests wait as may; asking again later can succeed."""
+
+
+class EngineStoppedError(ShoalError):
+    """The engine was closed, or failed, before the request ended."""

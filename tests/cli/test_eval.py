@@ -10,7 +10,7 @@ import pytest
 
 from shoal.assemble import MINIATURE
 from shoal.cli import ticker
-from shoal.engine.engine import TokenEvent
+from shoal.engine.events import TokenEvent
 from shoal.engine.request import Request
 from shoal.errors import FileChangedError
 from shoal.eval import suites

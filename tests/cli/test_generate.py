@@ -13,7 +13,8 @@ import pytest
 from miniature import MINI
 from shoal.assemble import MINIATURE
 from shoal.cli import ticker
-from shoal.engine.engine import PromptProgress, TokenEvent
+from shoal.engine.engine import PromptProgress
+from shoal.engine.events import TokenEvent
 from shoal.engine.request import Request
 from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import FileChangedError

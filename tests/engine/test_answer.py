@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.engine.answer import Answer, Timings
-from shoal.engine.engine import TokenEvent
+from shoal.engine.events import TokenEvent
 from shoal.engine.logprobs import TokenLogprobs
 from shoal.text.tokenizer import Tokenizer
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from shoal.engine.engine import Engine, TokenEvent
+from shoal.engine.engine import Engine
+from shoal.engine.events import TokenEvent
 from shoal.engine.request import Request
 from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import CheckpointError, PromptError

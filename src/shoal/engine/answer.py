@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, Self
 
-from shoal.engine.engine import FinishReason, TokenEvent
+from shoal.engine.events import FinishReason, TokenEvent
 from shoal.engine.logprobs import TokenLogprobs
 from shoal.text.detokenize import StreamDetokenizer
 from shoal.text.stop_strings import StopStrings

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from shoal.engine.engine import FinishReason
+from shoal.engine.events import FinishReason
 
 
 @dataclass(frozen=True)

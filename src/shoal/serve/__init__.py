@@ -1,0 +1,1 @@
+"""The engine behind HTTP: three protocols and a page."""
