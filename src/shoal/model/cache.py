@@ -4,6 +4,8 @@ A pass is one forward. The cache can be cut back to any length of its last pass;
 because a ring holds only `window_size` positions.
 """
 
+from copy import deepcopy
+
 from torch import Tensor, from_numpy
 
 from shoal.config.layer_plan import LayerPlan
@@ -39,6 +41,16 @@ class SequenceCache:
         self._pass_start = 0
         self._window = config.window_size
         self._ratios = {p.layer_id: p.compress_ratio for p in sources}
+
+    def fork(self) -> "SequenceCache":
+        """Another sequence with the same past."""
+        return deepcopy(self)
+
+    def settle(self) -> None:
+        """Make the last pass final."""
+
+    def release(self) -> None:
+        """Give everything back at once; the sequence cannot go on."""
 
     def commit(self, count: int) -> None:
         """End a pass of `count` tokens, which every layer has written."""
