@@ -167,7 +167,9 @@ class CacheAndTwin(RuleBasedStateMachine):
     def find(self, ids: tuple[int, ...], runs: bool) -> None:
         held = {tuple(node.ids().tolist()) for node in self.cache._tree}
         hit = self.cache.find(ids)
-        wanted = max((kept for kept in held if len(kept) < len(ids) and ids[: len(kept)] == kept), key=len, default=None)
+        wanted = max(
+            (kept for kept in held if len(kept) < len(ids) and ids[: len(kept)] == kept), key=len, default=None
+        )
         if hit is None:
             assert wanted is None
         else:

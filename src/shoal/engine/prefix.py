@@ -43,7 +43,7 @@ class PrefixStatistics:
 
 @dataclass(eq=False)
 class Snapshot:
-    """A sequence that is kept: when it was last of use, how often it was hit, and who went on from it and still runs."""
+    """A sequence that is kept: when it was last of use, how often it was hit, and who goes on from it now."""
 
     cache: SequenceCache
     used: int

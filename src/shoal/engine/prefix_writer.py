@@ -1,7 +1,6 @@
 """The thread that writes snapshots while requests go on."""
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -21,10 +20,11 @@ class PrefixWriter(Generic[Item]):
         self._thread.start()
 
     def add(self, item: Item) -> None:
-        """Write it when its turn comes; once, if it waits already."""
+        """Write it when its turn comes; once, if it waits already. Nothing after the end."""
         with self._changed:
-            self._waiting.setdefault(id(item), item)
-            self._changed.notify_all()
+            if not self._is_closed:
+                self._waiting.setdefault(id(item), item)
+                self._changed.notify_all()
 
     def withdraw(self, item: Item) -> bool:
         """Do not write it. False when it is being written this moment."""
@@ -39,21 +39,31 @@ class PrefixWriter(Generic[Item]):
 
     def close(self, seconds: float) -> None:
         """Write what waits for at most so long, then end the thread; what it is writing then ends with the process."""
-        end = time.monotonic() + seconds
         self.flush(seconds)
+        self._end()
+
+    def _end(self) -> None:
         with self._changed:
             self._is_closed = True
             self._waiting.clear()
             self._changed.notify_all()
-        self._thread.join(max(0.0, end - time.monotonic()) + 0.1)
 
     def _run(self) -> None:
-        while True:
+        try:
+            while (item := self._next()) is not None:
+                self._write(item)
+        finally:
+            # Should it fail, nobody waits for it.
             with self._changed:
                 self._current = None
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: self._waiting or self._is_closed)
-                if self._is_closed:
-                    return
+            self._end()
+
+    def _next(self) -> Item | None:
+        """The next item, from now on the current one; None at the end."""
+        with self._changed:
+            self._current = None
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            if self._waiting:
                 self._current = self._waiting.pop(next(iter(self._waiting)))
-            self._write(self._current)
+            return self._current
