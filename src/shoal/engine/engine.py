@@ -7,6 +7,7 @@ mark tickets as cancelled, and read events.
 import itertools
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Items
 
@@ -311,6 +312,8 @@ class Engine:
     def _fail(self, sequence: Sequence, problem: ShoalError) -> None:
         """It ends by an error; the next sweep takes it out."""
         if not sequence.ticket.is_done:
+            # The frames of a forward hold caches and activations, and a reader may hold the error for long.
+            traceback.clear_frames(problem.__traceback__)
             sequence.ticket.fail(problem)
             self._meter.end("failed")
 
