@@ -16,6 +16,7 @@ from shoal.engine.forward import ForwardAbandonedError, Outcome, run_forward
 from shoal.engine.kv_room import ByteRoom, KvRoom
 from shoal.engine.metrics import EngineMetrics, Meter
 from shoal.engine.model import Model
+from shoal.engine.prefix_lengths import worth_writing
 from shoal.engine.prefix_protocol import PrefixCache
 from shoal.engine.request import Request, Room
 from shoal.engine.scheduler import Scheduler
@@ -271,7 +272,9 @@ class Engine:
             raise outcome.problem
         assert sequence.cache is not None
         if self.prefix is not None and sequence.length in sequence.cuts:
-            self.prefix.keep(sequence.known[: sequence.length], sequence.cache)
+            request = sequence.ticket.request
+            lasting = worth_writing(sequence.length, len(request.prompt_ids), request.marks)
+            self.prefix.keep(sequence.known[: sequence.length], sequence.cache, lasting)
         if outcome.logits is None:
             return
         is_wanted = sequence.take(outcome.logits, self.eos_id)
