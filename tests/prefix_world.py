@@ -10,20 +10,26 @@ from miniature import MINI
 from shoal.config.layer_plan import plan_layers
 from shoal.config.layouts import load_config
 from shoal.model.cache import SequenceCache
+from shoal.model.page_pool import PagePool
 
 CONFIG = load_config(MINI)
 PLANS = plan_layers(CONFIG)
 KEY = hashlib.sha256(b"a key").hexdigest()
 
 
-def new_cache() -> SequenceCache:
+def new_pool() -> PagePool:
+    """Of small pages, so that short sequences have several."""
+    return PagePool(CONFIG, PLANS, page_tokens=4)
+
+
+def new_cache(pool: PagePool | None = None) -> SequenceCache:
     """Without a token."""
-    return SequenceCache(CONFIG, PLANS)
+    return SequenceCache(CONFIG, PLANS, pool=pool)
 
 
-def sequence(ids: Sequence[int]) -> SequenceCache:
+def sequence(ids: Sequence[int], pool: PagePool | None = None) -> SequenceCache:
     """A cache that has seen `ids`; the same for the same ids, another for others."""
-    cache, length = new_cache(), len(ids)
+    cache, length = new_cache(pool), len(ids)
     seed = int.from_bytes(hashlib.sha256(repr(tuple(ids)).encode()).digest()[:7], "little")
     generator, state = torch.Generator().manual_seed(seed), {}
     for name, tensor in cache.state().items():

@@ -79,10 +79,10 @@ def found(disk: PrefixDisk, ids: Sequence[int], above: int = 0) -> int:
 def test_what_was_written_is_there_after_a_restart(world: World) -> None:
     disk = world.open()
     assert write(disk, IDS) and write(disk, IDS[:10]) and write(disk, (7, *IDS))
-    for disk in (disk, world.open()):
-        assert [file.length for file in disk.find(as_ids((*IDS, 9)))] == [33, 10]
-        assert [found(disk, ids) for ids in ((*IDS, 9), IDS, IDS[:10], (7, *IDS, 1))] == [33, 10, 0, 34]
-        assert disk.find(as_ids((*IDS, 9)), above=33) == []
+    for again in (disk, world.open()):
+        assert [file.length for file in again.find(as_ids((*IDS, 9)))] == [33, 10]
+        assert [found(again, ids) for ids in ((*IDS, 9), IDS, IDS[:10], (7, *IDS, 1))] == [33, 10, 0, 34]
+        assert again.find(as_ids((*IDS, 9)), above=33) == []
     assert world.said == [] and all(path.stat().st_mode & 0o777 == 0o600 for path in world.files)
 
 
@@ -130,8 +130,8 @@ def test_a_file_of_another_model_is_not_used_and_stays(world: World, other: str)
     if other == "key":
         assert len(world.files) == 1
         assert world.said == [
-            f"1 prefixes (0.00 GiB) in `{world.path}` are of another checkpoint, config, tokenizer or version: not used, "
-            "and removed when room is needed"
+            f"1 prefixes (0.00 GiB) in `{world.path}` are of another checkpoint, config, tokenizer or version: "
+            "not used, and removed when room is needed"
         ]
     else:
         assert "of a model with another configuration" in world.said[0]

@@ -37,8 +37,6 @@ class TreeAndTwin(RuleBasedStateMachine):
         found = [(tuple(node.ids().tolist()), node.value) for node in self.tree.along(as_ids(ids))]
         beginnings = [ids[:count] for count in range(len(ids) + 1)]
         assert found == [(beginning, self.twin[beginning]) for beginning in beginnings if beginning in self.twin]
-        common = [count for count in range(len(ids) + 1) if any(ids[:count] == kept[:count] for kept in self.twin)]
-        assert self.tree.shared(as_ids(ids)) == max(common, default=0)
 
     @invariant()
     def it_holds_what_the_twin_holds(self) -> None:

@@ -221,7 +221,7 @@ class Engine:
         try:
             return self._open(sequence)
         except CacheFullError as problem:
-            if not self._scheduler.running:
+            if not self._evict() and not self._scheduler.running:
                 self._fail(sequence, problem)
         except ShoalError as problem:
             self._fail(sequence, problem)
@@ -292,11 +292,18 @@ class Engine:
         sequence.last_token = now
 
     def _make_room(self, problem: CacheFullError) -> None:
-        """The pages ran out before the count of them did: the youngest waits again, or what is alone fails."""
+        """The pages ran out before the count of them did: what is only kept goes, or the youngest waits again, or what
+        is alone fails."""
+        if self._evict():
+            return
         if len(self._scheduler.running) == 1:
             self._fail(self._scheduler.running[0], problem)
         else:
             self._let_go(self._scheduler.requeue(self._scheduler.running[-1]))
+
+    def _evict(self) -> bool:
+        """Whether a kept prefix could be let go."""
+        return self.prefix is not None and self.prefix.evict()
 
     def _let_go(self, sequence: Sequence) -> None:
         sequence.cache = None

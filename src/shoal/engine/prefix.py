@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakSet
 
+from shoal.checkpoint.direct_file import Notice
+from shoal.checkpoint.said_once import SaidOnce
 from shoal.engine.prefix_bytes import SharedBytes
 from shoal.engine.prefix_disk import DiskStatistics, PrefixDisk
 from shoal.engine.prefix_lengths import worth_keeping
@@ -68,8 +70,14 @@ class PrefixCache:
     `new_cache` gives a sequence that has no token yet. Any thread may call.
     """
 
-    def __init__(self, new_cache: Callable[[], SequenceCache], limit: int, disk: PrefixDisk | None = None) -> None:
-        self.limit, self._new_cache, self._disk = limit, new_cache, disk
+    def __init__(
+        self,
+        new_cache: Callable[[], SequenceCache],
+        limit: int,
+        disk: PrefixDisk | None = None,
+        notice: Notice | None = None,
+    ) -> None:
+        self.limit, self._new_cache, self._disk, self._notice = limit, new_cache, disk, SaidOnce(notice)
         self._tree: PrefixTree[Snapshot] = PrefixTree()
         self._bytes = SharedBytes()
         self._lock = threading.RLock()
@@ -119,22 +127,18 @@ class PrefixCache:
                 if lasting and self._writer is not None:
                     self._writer.add(snapshot)
 
-    def shared(self, ids: Sequence[int]) -> int:
-        """How many first tokens of `ids` some sequence that is kept has too: a length that two prompts had use for."""
-        with self._lock:
-            return self._tree.shared(as_ids(ids))
-
     def evict(self) -> bool:
-        """Give the pages of the snapshot back that is worth least; False when all are in use."""
-        with self._lock:
-            for node in sorted(self._tree, key=_age_at(self._now), reverse=True):
-                snapshot = node.value
-                assert snapshot is not None
-                if not snapshot.readers and (self._writer is None or self._writer.withdraw(snapshot)):
-                    self._remove(node, snapshot)
-                    self._evicted += 1
-                    return True
-            return False
+        """Let the snapshot go that is worth least; False when all are in use."""
+        return self._evict() is not None
+
+    def make_room(self, nbytes: int) -> bool:
+        """Let snapshots go until pages of `nbytes` are free that only they had; whether that could be."""
+        while nbytes > 0:
+            freed = self._evict()
+            if freed is None:
+                return False
+            nbytes -= freed
+        return True
 
     def flush(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Wait until all that shall be is on the disk, at most so long; whether it is."""
@@ -184,14 +188,34 @@ class PrefixCache:
 
     def _add(self, ids: Ids, cache: SequenceCache) -> Snapshot | None:
         """None, and `cache` released, where there is no room even without all those that are not in use."""
+        if cache.nbytes > self.limit:
+            self._notice(
+                f"prefixes that take more than {self.limit:,} bytes (`--prefix-memory`) are not kept: "
+                "what begins like them is computed again"
+            )
+            cache.release()
+            return None
         while self._bytes.nbytes + self._bytes.cost(cache) > self.limit:
-            if cache.nbytes > self.limit or not self.evict():
+            if not self.evict():
                 cache.release()
                 return None
         snapshot = Snapshot(cache, self._now)
         snapshot.node = self._tree.put(ids, snapshot)
         self._bytes.add(cache)
         return snapshot
+
+    def _evict(self) -> int | None:
+        """Bytes of pages that are free now; None when all snapshots are in use."""
+        with self._lock:
+            for node in sorted(self._tree, key=_age_at(self._now), reverse=True):
+                snapshot = node.value
+                assert snapshot is not None
+                if not snapshot.readers and (self._writer is None or self._writer.withdraw(snapshot)):
+                    freed = snapshot.cache.own_nbytes - snapshot.cache.fixed_nbytes
+                    self._remove(node, snapshot)
+                    self._evicted += 1
+                    return freed
+            return None
 
     def _remove(self, node: Node[Snapshot], snapshot: Snapshot) -> None:
         self._tree.remove(node)

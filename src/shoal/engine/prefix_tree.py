@@ -44,10 +44,6 @@ class PrefixTree(Generic[Value]):
         """The nodes with a value that `ids` begin with or are, shortest first."""
         return [node for node, shared in self._walk(ids) if shared == len(node.edge) and node.value is not None]
 
-    def shared(self, ids: Ids) -> int:
-        """How many first tokens of `ids` some sequence has too, whether kept as far as that or further."""
-        return sum(shared for _, shared in self._walk(ids))
-
     def put(self, ids: Ids, value: Value) -> Node[Value]:
         """Give the sequence `ids` this value, instead of one that it had."""
         node, shared = self._walk(ids)[-1]
