@@ -61,6 +61,10 @@ class OptionError(ShoalError):
     """Options contradict each other or the machine cannot honour them."""
 
 
+class CacheFullError(ShoalError):
+    """No page of KV cache is left for another token; a sequence that is released makes room."""
+
+
 class QueueFullError(ShoalError):
     """As many requests wait as may; asking again later can succeed."""
 
