@@ -19,7 +19,9 @@ class FakePrefix:
         return sorted({*marks, num_tokens - 1, *range(self.stride, num_tokens, self.stride)} - {0})
 
     def find(self, ids: Sequence[int]) -> tuple[SequenceCache, int] | None:
-        found = max((key for key in self.kept if key == tuple(ids[: len(key)]) and len(key) < len(ids)), key=len, default=())
+        found = max(
+            (key for key in self.kept if key == tuple(ids[: len(key)]) and len(key) < len(ids)), key=len, default=()
+        )
         self.hits.append(len(found))
         return (self.copy(self.kept[found]), len(found)) if found else None
 
