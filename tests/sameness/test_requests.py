@@ -148,7 +148,7 @@ class Reader:
 def play(alone: Alone, setting: Setting, requests: Sequence[Asked]) -> Counter[str]:
     """All of them through one engine; what happened."""
     engine, readers = engine_of(alone, setting), list[Reader]()
-    arrivals = [asked for asked in requests]
+    arrivals = list(requests)
     wait = 0
     while arrivals or not engine.is_idle:
         while arrivals and wait <= 0:
