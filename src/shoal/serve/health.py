@@ -1,0 +1,40 @@
+"""Whether the server lives (`/health`), and whether it answers (`/ready`): for whoever watches it."""
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from shoal.serve.served import Served, served_of
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/health")
+async def health(request: Request) -> JSONResponse:
+    """200 as long as nothing is broken, while the model is loaded too; else 503 and what is."""
+    served = served_of(request)
+    problem = _problem(served)
+    if problem is not None:
+        return JSONResponse({"status": "failed", "problem": problem}, 503)
+    return JSONResponse({"status": "ok" if served.is_open else "loading", "model": served.options.model_name})
+
+
+@router.get("/ready")
+async def ready(request: Request) -> JSONResponse:
+    """200 when a request would be taken; 503 while the model is loaded, when it shuts down, or is broken."""
+    served = served_of(request)
+    problem = _problem(served)
+    if problem is not None:
+        return JSONResponse({"status": "failed", "problem": problem}, 503)
+    if not served.is_open:
+        return JSONResponse({"status": "loading", "progress": served.loading}, 503, headers={"Retry-After": "5"})
+    if served.is_draining:
+        return JSONResponse({"status": "shutting down"}, 503)
+    return JSONResponse({"status": "ok", "model": served.options.model_name})
+
+
+def _problem(served: Served) -> str | None:
+    if served.problem is not None:
+        return served.problem.message
+    problem = getattr(served.model.engine, "problem", None) if served.is_open else None
+    return None if problem is None else str(problem)
