@@ -1,7 +1,7 @@
 """`/v1/chat/completions`: one or several answers, streamed or whole."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Annotated, Any

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from starlette.responses import Response
@@ -42,7 +42,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        frames: AsyncIterator[Frame],
+        frames: AsyncGenerator[Frame, None],
         options: ServeOptions,
         *,
         shape: Shape = openai_shape,
@@ -80,7 +80,7 @@ class EventStream(Response):
         async with asyncio.timeout(self._options.send_seconds):
             await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
 
-    async def _told(self) -> AsyncIterator[str]:
+    async def _told(self) -> AsyncGenerator[str, None]:
         """The frames as text, errors too, with a sign of life wherever nothing came for a while."""
         loop, progress, told = asyncio.get_running_loop(), None, 0.0
         try:
@@ -99,7 +99,7 @@ class EventStream(Response):
             yield frame(self._shape(as_api_error(problem)), "error")
 
 
-async def _with_silences(frames: AsyncIterator[Frame], seconds: float) -> AsyncIterator[Frame | None]:
+async def _with_silences(frames: AsyncGenerator[Frame, None], seconds: float) -> AsyncGenerator[Frame | None, None]:
     """`frames`, and None whenever none came for `seconds`."""
     following = asyncio.create_task(_next(frames))
     try:
@@ -116,11 +116,10 @@ async def _with_silences(frames: AsyncIterator[Frame], seconds: float) -> AsyncI
         following.cancel()
         # What it raises is raised above, or nobody is left to hear it.
         await asyncio.gather(following, return_exceptions=True)
-        if isinstance(frames, AsyncGenerator):
-            await frames.aclose()
+        await frames.aclose()
 
 
-async def _next(frames: AsyncIterator[Frame]) -> Frame | None:
+async def _next(frames: AsyncGenerator[Frame, None]) -> Frame | None:
     return await anext(frames, None)
 
 

@@ -41,7 +41,7 @@ class SamplingFields(BaseModel):
         Raises `ApiError` for what `SamplingOptions` refuses.
         """
         seed = secrets.randbits(63) if self.seed is None else self.seed % 2**64
-        given = {"temperature": 1.0, "top_p": 1.0, "seed": seed, "top_k": max(0, self.top_k or 0)}
+        given: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "seed": seed, "top_k": max(0, self.top_k or 0)}
         names = ("temperature", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty")
         given |= {name: value for name in names if (value := getattr(self, name)) is not None}
         try:

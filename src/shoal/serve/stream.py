@@ -12,7 +12,7 @@ from shoal.engine.request import Request
 from shoal.engine.sampling_options import SamplingOptions
 from shoal.engine.ticket import Ticket
 from shoal.errors import EngineStoppedError, PromptError, ShoalError
-from shoal.serve.errors import ApiError, as_api_error
+from shoal.serve.errors import as_api_error
 from shoal.serve.served import Served
 from shoal.text.detokenize import StreamDetokenizer
 from shoal.text.rendering import PromptIds, Rendering, encode

@@ -1,4 +1,4 @@
-"""A reply's text to the chunks of a protocol, while it arrives: our corrections first, then deepseek-recipe's parser."""
+"""A reply's text to the chunks of a protocol, while it arrives: our corrections, then deepseek-recipe's parser."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
