@@ -8,13 +8,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from shoal.errors import ShoalError
-from shoal.serve import chat, health, metrics
+from shoal.serve import chat, completions, health, models, tokens
 from shoal.serve.errors import ApiError, as_api_error, shape_of
 from shoal.serve.guard import Guard
+from shoal.serve.openapi import document
 from shoal.serve.request_log import RequestLog, Say
 from shoal.serve.served import Served
 
-ROUTERS = [health.router, metrics.router, chat.router]
+ROUTERS = [health.router, models.router, chat.router, completions.router, tokens.router]
 PAGES: list[str] = ["/openapi.json"]
 """Paths, or folders that end in `/`, that are read without a key."""
 
@@ -30,6 +31,7 @@ def create_app(served: Served, say: Say | None = None) -> FastAPI:
     app.add_exception_handler(HTTPException, _answer)
     app.add_exception_handler(RequestValidationError, _answer)
     app.add_exception_handler(Exception, _answer)
+    app.openapi = lambda: document(app)  # type: ignore[method-assign]
     options = served.options
     # The last is the first to see a request: a refused page must be able to read why.
     app.add_middleware(Guard, options=options, pages=tuple(PAGES))

@@ -1,5 +1,6 @@
 """`/v1/chat/completions`: one or several answers, streamed or whole."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -31,7 +32,8 @@ SEED_HEADER = "X-Shoal-Seed"
 async def chat_completions(request: Request, body: Annotated[ChatBody, Depends(body_of(ChatBody))]) -> Response:
     """The next message of a conversation."""
     served = served_of(request)
-    turn = chat_turn(served, body)
+    # A long prompt takes a while to render and to encode; others must not wait for it.
+    turn = await asyncio.to_thread(chat_turn, served, body)
     chat = Chat.ask(served, turn, body)
     request.state.usage = chat.choices[0].answer.usage
     headers = {SEED_HEADER: str(turn.sampling.seed)}

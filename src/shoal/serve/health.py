@@ -1,12 +1,21 @@
-"""Whether the server lives (`/health`), and whether it answers (`/ready`): for whoever watches it."""
+"""Whether the server lives (`/health`), whether it answers (`/ready`), and in figures (`/metrics`)."""
 
 from fastapi import APIRouter
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from shoal.serve.served import Served, served_of
 
 router = APIRouter(tags=["health"])
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request) -> Response:
+    """Prometheus' text."""
+    content = generate_latest(served_of(request).metrics.registry)
+    return Response(content, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 @router.get("/health")
@@ -36,5 +45,5 @@ async def ready(request: Request) -> JSONResponse:
 def _problem(served: Served) -> str | None:
     if served.problem is not None:
         return served.problem.message
-    problem = getattr(served.model.engine, "problem", None) if served.is_open else None
-    return None if problem is None else str(problem)
+    problem = served.model.engine.problem if served.is_open else None
+    return None if problem is None else problem.message

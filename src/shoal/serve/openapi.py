@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 _REFERENCES = "#/components/schemas/{model}"
@@ -25,3 +27,12 @@ def errors() -> dict[str, Any]:
     schema = {"type": "object", "required": ["error"], "properties": {"error": {"type": "object"}}}
     answer = {"description": "An error", "content": {"application/json": {"schema": schema}}}
     return {str(status): answer for status in ERRORS}
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """OpenAPI's description of all routes, made once."""
+    if app.openapi_schema is None:
+        found = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        found.setdefault("components", {}).setdefault("schemas", {}).update(SCHEMAS)
+        app.openapi_schema = found
+    return app.openapi_schema

@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
@@ -22,11 +23,12 @@ _RECENT = 32
 
 @dataclass(frozen=True)
 class ServedModel:
-    """What answers. The engine runs in a thread of its own."""
+    """What answers. The engine runs in a thread of its own; `counts` are of stores and caches, for `/metrics`."""
 
     engine: Engine
     tokenizer: Tokenizer
     config: ModelConfig
+    counts: Callable[[], dict[str, float]] = dict
 
 
 class Served:
@@ -42,7 +44,6 @@ class Served:
         self.problem: ShoalError | None = None
         self._model: ServedModel | None = None
         self._seconds: deque[float] = deque(maxlen=_RECENT)
-        self.tickets: set[Ticket] = set()
 
     @property
     def is_open(self) -> bool:
@@ -62,6 +63,7 @@ class Served:
 
     def open(self, model: ServedModel) -> None:
         """From now on requests are answered."""
+        self.metrics.watch(model.engine.metrics, model.counts)
         self._model = model
 
     def fail(self, problem: ShoalError) -> None:
@@ -72,8 +74,11 @@ class Served:
         """Seconds since the epoch, as answers tell when they were made."""
         return int(time.time())
 
-    def submit(self, request: Request) -> Ticket:
-        """The engine's `submit`, whose errors become those of the protocol. Who takes the ticket calls `release`."""
+    def submit(self, request: Request, field: str = "messages") -> Ticket:
+        """The engine's `submit`, whose errors become those of the protocol; `field` of the body holds the prompt.
+
+        Who takes the ticket calls `release`.
+        """
         model = self.model
         if self.is_draining:
             raise ApiError(503, "the server is shutting down", code="shutting_down", headers={"Retry-After": "10"})
@@ -83,21 +88,18 @@ class Served:
                 400,
                 f"the prompt has {len(request.prompt_ids):,} tokens, expected at most {max(0, room.tokens - 1):,}: "
                 f"{room.describe()} must hold at least one new token too",
-                param="messages",
+                param=field,
                 code="context_length_exceeded",
-                hint="shorten the conversation, or its tools.",
+                hint="shorten it, or its tools.",
             )
         try:
-            ticket = model.engine.submit(request)
+            return model.engine.submit(request)
         except ShoalError as problem:
             raise as_api_error(problem, self.retry_after()) from None
-        self.tickets.add(ticket)
-        return ticket
 
     def release(self, ticket: Ticket, seconds: float | None = None) -> None:
         """Nobody reads `ticket` any more; `seconds` it took, where it came to its end."""
         ticket.cancel()
-        self.tickets.discard(ticket)
         if seconds is not None:
             self._seconds.append(seconds)
 

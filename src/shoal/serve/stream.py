@@ -39,7 +39,8 @@ class Turn:
 
     def request(self, sampling: SamplingOptions | None = None) -> Request:
         """For the engine."""
-        return Request(self.prompt.ids, sampling or self.sampling)
+        marks = (self.prompt.system_end,) if self.prompt.system_end else ()
+        return Request(self.prompt.ids, sampling or self.sampling, marks)
 
 
 @dataclass(frozen=True)
