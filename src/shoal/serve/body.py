@@ -47,7 +47,9 @@ def checked(kind: type[Body], value: dict[str, Any]) -> Body:
         first = problems[0]
         path = _path(first["loc"])
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise ApiError(400, f"`{path}`: {first['msg']}{more}", param=path, code="invalid_value") from None
+        raise ApiError(
+            400, f"`{path}`: {first['msg'].removeprefix('Value error, ')}{more}", param=path, code="invalid_value"
+        ) from None
 
 
 def _path(parts: Iterable[str | int]) -> str:

@@ -17,6 +17,7 @@ from shoal.engine.events import PromptEvent
 from shoal.serve.attention import attended, merged
 from shoal.serve.body import body_of
 from shoal.serve.chat_body import ChatBody, chat_turn
+from shoal.serve.errors import ApiError
 from shoal.serve.event_stream import EventStream, Frame, frame
 from shoal.serve.openapi import described
 from shoal.serve.sampling import nth_seed
@@ -99,7 +100,7 @@ class Chat:
                 sampling = replace(turn.sampling, seed=nth_seed(turn.sampling, index))
                 answer = Answer.ask(served, turn, generator(), streams=bool(body.stream), sampling=sampling)
                 choices.append(Choice(index, answer))
-        except BaseException:
+        except ApiError:
             for choice in choices:
                 served.release(choice.answer.ticket)
             raise

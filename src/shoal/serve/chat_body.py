@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import deepseek_recipe as recipe
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import PromptError
 from shoal.serve.errors import ApiError, as_api_error
 from shoal.serve.options import Limits
-from shoal.serve.sampling import SamplingFields, top_logprobs
+from shoal.serve.sampling import SamplingFields, StreamOptions, top_logprobs
 from shoal.serve.served import Served
 from shoal.serve.stream import Turn, render
 from shoal.serve.thinking import Thinking, read_thinking
@@ -21,12 +21,6 @@ from shoal.text.chat import ChatOptions, build_conversation
 MOST_NAME_CHARACTERS = 256
 # deepseek-recipe's, where a request names no number.
 _DEFAULT_TOKENS, _DEFAULT_THINKING_TOKENS, _DEFAULT_MAX_EFFORT_TOKENS = 8192, 65536, 131072
-
-
-class StreamOptions(BaseModel):
-    """What a stream tells besides the answer."""
-
-    include_usage: bool | None = None
 
 
 class ChatBody(SamplingFields):

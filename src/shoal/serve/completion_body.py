@@ -2,23 +2,44 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any
 
-from pydantic import Field, StrictInt
+from pydantic import Field, PlainValidator, StrictInt
 
 from shoal.errors import PromptError
-from shoal.serve.chat_body import StreamOptions
 from shoal.serve.errors import ApiError, as_api_error
 from shoal.serve.options import Limits
-from shoal.serve.sampling import SamplingFields
+from shoal.serve.sampling import SamplingFields, StreamOptions
 from shoal.text.tokenizer import Tokenizer
 
 MOST_LOGPROBS = 20
 
 
+def _expect_prompt(value: Any) -> Any:
+    if isinstance(value, str) or (isinstance(value, list) and (_is_all(value, str) or _is_ids(value))):
+        return value
+    if isinstance(value, list) and all(isinstance(each, list) and _is_ids(each) for each in value):
+        return value
+    raise ValueError("expected a text, token ids, or a list of texts or of lists of token ids")
+
+
+def _is_ids(value: list[Any]) -> bool:
+    return all(type(each) is int for each in value)
+
+
+def _is_all(value: list[Any], kind: type) -> bool:
+    return all(isinstance(each, kind) for each in value)
+
+
+_Shapes = str | list[StrictInt] | list[str] | list[list[StrictInt]]
+Prompt = Annotated[_Shapes, PlainValidator(_expect_prompt, json_schema_input_type=_Shapes)]
+"""One prompt or several, as text or as ids."""
+
+
 class CompletionBody(SamplingFields):
     """OpenAI's fields; others are ignored. `parse_special` reads markers spelled in a text prompt as markers."""
 
-    prompt: str | list[StrictInt] | list[str] | list[list[StrictInt]]
+    prompt: Prompt
     max_tokens: int | None = Field(None, ge=1)
     n: int | None = Field(None, ge=1)
     best_of: int | None = None

@@ -13,11 +13,13 @@ from starlette.responses import JSONResponse, Response
 
 from shoal.engine.events import PromptEvent
 from shoal.engine.request import Request as EngineRequest
+from shoal.engine.sampling_options import SamplingOptions
 from shoal.serve.attention import attended, merged
 from shoal.serve.body import body_of
 from shoal.serve.chat import SEED_HEADER
 from shoal.serve.completion_body import CompletionBody, RawPrompt, read_prompts
 from shoal.serve.continuation import Continuation, Piece
+from shoal.serve.errors import ApiError
 from shoal.serve.event_stream import EventStream, Frame, frame
 from shoal.serve.openapi import described
 from shoal.serve.sampling import nth_seed
@@ -34,7 +36,7 @@ async def completions(request: Request, body: Annotated[CompletionBody, Depends(
     served = served_of(request)
     prompts = await asyncio.to_thread(read_prompts, body, served.model.tokenizer, served.options.limits)
     sampling = body.options(body.max_tokens or _DEFAULT_TOKENS, body.logprobs, tuple(body.stop or ()))
-    asked = Completions.ask(served, body, prompts, sampling.seed)
+    asked = Completions.ask(served, body, prompts, sampling)
     headers = {SEED_HEADER: str(sampling.seed)}
     request.state.usage = asked.continuations[0].usage
     if body.stream:
@@ -55,18 +57,17 @@ class Completions:
     _offsets: list[int] = field(default_factory=list)
 
     @classmethod
-    def ask(cls, served: Served, body: CompletionBody, prompts: Sequence[RawPrompt], seed: int) -> "Completions":
+    def ask(
+        cls, served: Served, body: CompletionBody, prompts: Sequence[RawPrompt], sampling: SamplingOptions
+    ) -> "Completions":
         """Queues them all, or none and raises `ApiError`."""
-        sampling = replace(
-            body.options(body.max_tokens or _DEFAULT_TOKENS, body.logprobs, tuple(body.stop or ())), seed=seed
-        )
         tickets = []
         try:
             for prompt in prompts:
                 for index in range(body.n or 1):
                     options = replace(sampling, seed=nth_seed(sampling, index))
                     tickets.append(served.submit(EngineRequest(prompt.ids, options), "prompt"))
-        except BaseException:
+        except ApiError:
             for ticket in tickets:
                 served.release(ticket)
             raise

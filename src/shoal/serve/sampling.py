@@ -18,6 +18,12 @@ Stop = Annotated[list[str] | None, BeforeValidator(_as_list, json_schema_input_t
 """A string or some; none is as good as null."""
 
 
+class StreamOptions(BaseModel):
+    """What a stream tells besides the answer."""
+
+    include_usage: bool | None = None
+
+
 class SamplingFields(BaseModel):
     """OpenAI's, and what other servers call the rest. Null is as good as absent; unknown fields are ignored."""
 
