@@ -26,11 +26,11 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "latest_reminder")
 class ChatOptions:
     """How a conversation is rendered; `tools` are Chat Completions tools, `response_schema` a JSON Schema.
 
-    `effort` counts in thinking mode only; None is the model's default, high.
+    `effort` counts in thinking mode only, by name or 1 to 100; None is the model's default, high.
     """
 
     thinking: bool = False
-    effort: Effort | None = None
+    effort: Effort | int | None = None
     tools: Sequence[Message] = ()
     tool_choice: ToolChoice = "auto"
     json_object: bool = False
@@ -47,27 +47,31 @@ def render_chat(tokenizer: Tokenizer, messages: Sequence[Message], options: Chat
     `reasoning_content`, `tool_calls` and `prefix` (continue it), for a tool `tool_call_id`.
     Raises `PromptError` naming the message that cannot be rendered.
     """
-    rendered = _render(messages, options)
-    return _encode_segments(tokenizer, rendered.prompt, rendered.special_ranges)
+    prompt, markers = _render(messages, options)
+    return _encode_segments(tokenizer, prompt, markers)
 
 
 def render_text(messages: Sequence[Message], options: ChatOptions = CHAT) -> str:
     """The prompt that `render_chat` encodes, as text."""
-    return _render(messages, options).prompt
+    return _render(messages, options)[0]
 
 
-def _render(messages: Sequence[Message], options: ChatOptions) -> "recipe.RenderedPrompt":
+def _render(messages: Sequence[Message], options: ChatOptions) -> tuple[str, list[tuple[int, int]]]:
+    """The prompt, and where its markers are."""
     import deepseek_recipe as recipe
 
     if not messages:
         raise PromptError("the conversation has no messages, expected at least one")
+    number = options.effort if isinstance(options.effort, int) else None
+    if number is not None and not 1 <= number <= 100:
+        raise PromptError(f"the effort is {number}, expected 1 to 100")
     try:
         conversation = recipe.Conversation(
             [_message(message, f"messages[{index}]") for index, message in enumerate(messages)],
             thinking_mode=options.thinking,
             tools=[_tool(tool, f"tools[{index}]") for index, tool in enumerate(options.tools)],
             tool_choice=options.tool_choice,
-            reasoning_effort=options.effort,
+            reasoning_effort=None if isinstance(options.effort, int) else options.effort,
             response_format="json_object" if options.json_object else "text",
             response_schema=options.response_schema,
         )
@@ -75,7 +79,20 @@ def _render(messages: Sequence[Message], options: ChatOptions) -> "recipe.Render
         raise PromptError(f"the conversation cannot be rendered: {error}") from None
     # The checkpoint spells its image marker otherwise than recipe does by default.
     encoding = recipe.DeepseekV41Encoding().with_special_tokens(recipe.SpecialTokens(image=IMAGE))
-    return encoding.render_conversation(conversation)
+    rendered = encoding.render_conversation(conversation)
+    if number is None or not options.thinking:
+        return rendered.prompt, rendered.special_ranges
+    return _with_effort(rendered.prompt, rendered.special_ranges, number)
+
+
+def _with_effort(prompt: str, markers: list[tuple[int, int]], number: int) -> tuple[str, list[tuple[int, int]]]:
+    """The prompt with `number` where the renderer, which knows names only, wrote its default."""
+    line, (_, start) = "Reasoning Effort: ", markers[1]
+    assert prompt.startswith(f"{line}75 ", start), prompt[: start + 40]
+    start += len(line)
+    shift = len(str(number)) - len("75")
+    later = [(begin + shift, end + shift) for begin, end in markers[2:]]
+    return f"{prompt[:start]}{number}{prompt[start + 2 :]}", [*markers[:2], *later]
 
 
 def _encode_segments(tokenizer: Tokenizer, prompt: str, markers: Sequence[tuple[int, int]]) -> list[int]:
