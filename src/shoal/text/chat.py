@@ -64,7 +64,7 @@ def _render(messages: Sequence[Message], options: ChatOptions) -> tuple[str, lis
         raise PromptError("the conversation has no messages, expected at least one")
     number = options.effort if isinstance(options.effort, int) else None
     if number is not None and not 1 <= number <= 100:
-        raise PromptError(f"the effort is {number}, expected 1 to 100")
+        raise PromptError(f"the effort is {number}, expected a name or 1 to 100")
     try:
         conversation = recipe.Conversation(
             [_message(message, f"messages[{index}]") for index, message in enumerate(messages)],
