@@ -199,5 +199,6 @@ def _local(
 
 def _lines(history: Path | None, screen: Screen) -> Lines:
     if sys.stdin.isatty() and sys.stdout.isatty():
-        return EditedLines([*COMMANDS], history, bold=screen.is_live and "NO_COLOR" not in os.environ)
+        words = [f"{name} " if command.argument else name for name, command in COMMANDS.items()]
+        return EditedLines(words, history, bold=screen.is_live and "NO_COLOR" not in os.environ)
     return Lines()

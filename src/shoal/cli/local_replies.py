@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shoal.cli.chat_reply import ChatMessage, Part, PromptProgress, ReplyFigures, Said
@@ -17,17 +18,22 @@ class LocalReplies:
     """One engine, asked again and again. The ids of its replies stand in later prompts, so that a prefix cache hits."""
 
     def __init__(self, model: "Shoal", name: str) -> None:
+        from shoal.text.turns import Turns
+
         self.name = name
-        self._model = model
+        self._model, self._turns = model, Turns()
+        self._last: _Asked | None = None
 
     def reply(self, messages: Sequence[ChatMessage], settings: ChatSettings, seed: int) -> "LocalReply":
         """Begin one; it has run no step yet."""
         from shoal.engine.request import Request
         from shoal.engine.sampling_options import SamplingOptions
-        from shoal.text.chat import render_chat
+        from shoal.text.chat import render
+        from shoal.text.rendering import encode
 
+        self._remember_last()
         options = chat_options(settings)
-        prompt_ids = tuple(render_chat(self._model.tokenizer, messages, options))
+        prompt = encode(self._model.tokenizer, render(messages, options), self._turns)
         sampling = SamplingOptions(
             max_new_tokens=settings.most_tokens,
             temperature=settings.temperature,
@@ -37,11 +43,34 @@ class LocalReplies:
             repetition_penalty=settings.repetition_penalty,
             seed=seed,
         )
-        return LocalReply(self._model, Request(prompt_ids, sampling), options)
+        live = LocalReply(self._model, Request(prompt.ids, sampling), options)
+        self._last = _Asked(tuple(messages), options, live)
+        return live
+
+    def _remember_last(self) -> None:
+        """By then it has ended, or was stopped: the same text may come again, and shall have the same ids."""
+        from shoal.text.chat import render
+
+        last, self._last = self._last, None
+        message = None if last is None else last.live.said.message()
+        if last is None or message is None:
+            return
+        span = render([*last.messages, message], last.options).last_turn()
+        assert span is not None, message
+        self._turns.remember(last.live.prompt_ids, span, last.live.token_ids)
 
     def close(self) -> None:
         """Close the model."""
         self._model.close()
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the last reply answered."""
+
+    messages: tuple[ChatMessage, ...]
+    options: "ChatOptions"
+    live: "LocalReply"
 
 
 def chat_options(settings: ChatSettings) -> "ChatOptions":
