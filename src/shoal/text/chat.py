@@ -44,12 +44,12 @@ def render_chat(tokenizer: Tokenizer, messages: Sequence[Message], options: Chat
     `reasoning_content`, `tool_calls` and `prefix` (continue it), for a tool `tool_call_id`.
     Raises `PromptError` naming the message that cannot be rendered.
     """
-    return list(encode(tokenizer, _render(messages, options)).ids)
+    return list(encode(tokenizer, render(messages, options)).ids)
 
 
 def render_text(messages: Sequence[Message], options: ChatOptions = CHAT) -> str:
     """The prompt that `render_chat` encodes, as text."""
-    return _render(messages, options).text
+    return render(messages, options).text
 
 
 def build_conversation(messages: Sequence[Message], options: ChatOptions = CHAT) -> "recipe.Conversation":
@@ -75,7 +75,8 @@ def build_conversation(messages: Sequence[Message], options: ChatOptions = CHAT)
         raise PromptError(f"the conversation cannot be rendered: {error}") from None
 
 
-def _render(messages: Sequence[Message], options: ChatOptions) -> Rendering:
+def render(messages: Sequence[Message], options: ChatOptions = CHAT) -> Rendering:
+    """The prompt that `render_chat` encodes, before it is."""
     effort = options.effort if isinstance(options.effort, int) else None
     return Rendering.of(build_conversation(messages, options), effort)
 

@@ -40,7 +40,7 @@ def parse_reply(text: str, *, thinking: bool = False, tools: bool = False, ended
     """
     import deepseek_recipe as recipe
 
-    processor = _processor(thinking, tools)
+    processor = stream_processor(thinking, tools)
     response = recipe.ChatCompletionResponse("", "", 0, 0, 0)
     finish = recipe.InferenceFinishReason.Stop if ended else recipe.InferenceFinishReason.Length
     chunk = recipe.InferenceChunk
@@ -62,7 +62,8 @@ def read_reply(text: str, options: "recipe.ParsingOptions") -> Reply:
     return _reply(json.loads(response.to_json())["choices"][0]["message"])
 
 
-def _processor(thinking: bool, tools: bool) -> "recipe.StreamProcessor":
+def stream_processor(thinking: bool, tools: bool) -> "recipe.StreamProcessor":
+    """Takes the text of one completion in pieces and gives Chat Completions chunks back."""
     import deepseek_recipe as recipe
 
     options = recipe.ParsingOptions(
