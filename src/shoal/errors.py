@@ -61,6 +61,10 @@ class OptionError(ShoalError):
     """Options contradict each other or the machine cannot honour them."""
 
 
+class CacheFullError(ShoalError):
+    """The KV cache has no page left; releasing a sequence makes room."""
+
+
 class QueueFullError(ShoalError):
     """As many requests wait as may; asking again later can succeed."""
 

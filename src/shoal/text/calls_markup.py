@@ -23,14 +23,14 @@ class CallsMarkup:
     """Takes text in pieces. With `whole` a call is given out when it is closed, and of equal names the last stays.
 
     Otherwise string values come as they arrive, and of equal names a JSON reader takes the last. `is_over` once the
-    block of calls is closed: what follows is dropped.
+    block of calls is closed, with `single` the first call: what follows is dropped.
     """
 
-    def __init__(self, *, inside: bool = False, whole: bool = False) -> None:
+    def __init__(self, *, inside: bool = False, whole: bool = False, single: bool = False) -> None:
         """`inside`: the prompt has opened the block already."""
         self.is_over = False
         self._held = ""
-        self._whole = whole
+        self._whole, self._single = whole, single
         self._opens_block = not inside
         self._num_invokes = 0
         self._parameters: dict[str, str] = {}
@@ -87,9 +87,10 @@ class CallsMarkup:
             return self._open_value(header)
         if kind == "invoke":
             closing = self._close_invoke()
-            return closing if closes else closing + self._open_invoke(header)
+            return closing if closes or self.is_over else closing + self._open_invoke(header)
         if kind in _BLOCKS and closes:
-            return self._close_invoke() + self._close_block()
+            closing = self._close_invoke()
+            return closing if self.is_over else closing + self._close_block()
         return ""
 
     def _string_value(self) -> str | None:
@@ -158,7 +159,8 @@ class CallsMarkup:
 
     def _close_invoke(self) -> str:
         self._step = self._between
-        return f"{self._take_parameters()}\n</{DSML} invoke>"
+        closing = f"{self._take_parameters()}\n</{DSML} invoke>"
+        return closing + self._close_block() if self._single else closing
 
     def _close_block(self) -> str:
         self._step, self.is_over = self._over, True

@@ -1,4 +1,4 @@
-"""A reply's text to the chunks of a protocol, while it arrives: our corrections first, then deepseek-recipe's parser."""
+"""A reply's text to the chunks of a protocol, while it arrives: our corrections, then deepseek-recipe's parser."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,21 +18,35 @@ if TYPE_CHECKING:
 class ReplyReader:
     """Of one reply. What is pushed between `start` and `finish` is its text in any pieces; the chunks are the same.
 
-    `whole` gives a tool call out when it is closed, which a reply that is not streamed should (`CallsMarkup`).
+    `whole` gives a tool call out when it is closed, which a reply that is not streamed should, and `single` reads no
+    second one (`CallsMarkup`).
     """
 
-    def __init__(self, generator: "Generator", options: "recipe.ParsingOptions", *, whole: bool = False) -> None:
+    def __init__(
+        self,
+        generator: "Generator",
+        options: "recipe.ParsingOptions",
+        *,
+        whole: bool = False,
+        single: bool = False,
+    ) -> None:
         import deepseek_recipe as recipe
 
         options = reading(options)
         reads_calls = options.parse_tool_calls
-        self._markup = CallsMarkup(inside=options.starts_in_tool_calls, whole=whole) if reads_calls else None
+        inside = options.starts_in_tool_calls
+        self._markup = CallsMarkup(inside=inside, whole=whole, single=single) if reads_calls else None
         self._processor = recipe.StreamProcessor(generator, options)
 
     @property
     def is_over(self) -> bool:
         """Whether nothing that follows can count: a stop string came, or the block of calls is closed."""
         return self._processor.finished or (self._markup is not None and self._markup.is_over)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a stop string came."""
+        return self._processor.finished
 
     def start(self, num_prompt: int, cached: int) -> Sequence["Chunk"]:
         """The first chunks; the counts are of the prompt's tokens."""
