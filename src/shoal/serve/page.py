@@ -9,12 +9,15 @@ from fastapi import APIRouter, Request, Response
 
 FOLDER = Path(__file__).parent / "page"
 PREFIX = "/page/"
+OPEN = ("/", "/favicon.ico", PREFIX)
+"""What anybody may read: it holds no secret."""
 
 # No inline script or style, no other origin, no plug-in, no frame around it; and no text becomes markup: the page
 # sets textContent only, and the browser holds it to that.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
@@ -54,29 +57,32 @@ def page_files() -> dict[str, PageFile]:
     return found
 
 
-def page_router() -> APIRouter:
-    """`/` and what it needs. No key is asked for: the page holds nothing, and asks the user for one."""
-    router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
-    def send(name: str, request: Request) -> Response:
-        file = page_files().get(name)
-        if file is None:
-            return Response("there is no such file", 404, _HEADERS, "text/plain; charset=utf-8")
-        headers = {**_HEADERS, "ETag": file.tag}
-        if file.tag in request.headers.get("If-None-Match", ""):
-            return Response(None, 304, headers)
-        return Response(file.content, 200, headers, file.media_type)
 
-    @router.api_route("/", methods=["GET", "HEAD"])
-    async def index(request: Request) -> Response:
-        return send("index.html", request)
+@router.api_route("/", methods=["GET", "HEAD"])
+async def index(request: Request) -> Response:
+    """The page itself. No key is asked for: it holds nothing, and asks the user for one."""
+    return _send("index.html", request)
 
-    @router.api_route("/favicon.ico", methods=["GET", "HEAD"])
-    async def icon(request: Request) -> Response:
-        return send("icon.svg", request)
 
-    @router.api_route(PREFIX + "{name}", methods=["GET", "HEAD"])
-    async def other(name: str, request: Request) -> Response:
-        return send(name, request)
+@router.api_route("/favicon.ico", methods=["GET", "HEAD"])
+async def icon(request: Request) -> Response:
+    """Browsers ask for it by this name, whatever a page says."""
+    return _send("icon.svg", request)
 
-    return router
+
+@router.api_route(PREFIX + "{name}", methods=["GET", "HEAD"])
+async def other(name: str, request: Request) -> Response:
+    """What the page needs."""
+    return _send(name, request)
+
+
+def _send(name: str, request: Request) -> Response:
+    file = page_files().get(name)
+    if file is None:
+        return Response("there is no such file", 404, _HEADERS, "text/plain; charset=utf-8")
+    headers = {**_HEADERS, "ETag": file.tag}
+    if file.tag in request.headers.get("If-None-Match", ""):
+        return Response(None, 304, headers)
+    return Response(file.content, 200, headers, file.media_type)
