@@ -217,7 +217,7 @@ def test_escape_stops_a_reply_and_keeps_what_was_said(shown: Page, api: FakeApi)
     shown.tab.wait_for_selector("text=Once upon")
     shown.tab.keyboard.press("Escape")
     assert shown.replies() == ["Once upon"]
-    assert shown.tab.inner_text(".reply .note").startswith("stopped · 1 tokens")
+    assert shown.tab.inner_text(".reply .note").startswith("stopped · 1 token ")
     assert api.left.wait(10)
     assert shown.complaints == []
 
@@ -231,6 +231,10 @@ def test_a_long_prompt_shows_how_far_it_is(shown: Page, api: FakeApi) -> None:
     assert shown.replies() == []
     # Nothing was said, so the question stands alone and can be asked again.
     assert shown.users() == ["Long"]
+    assert "Stopped before anything was said." in shown.tab.inner_text(".calm")
+    api.say({"content": "Now"})
+    shown.tab.click(".calm button:has-text('Retry')")
+    assert shown.replies() == ["Now"]
 
 
 @needs_chromium
@@ -265,11 +269,11 @@ def test_an_earlier_message_is_changed_and_what_followed_is_gone(shown: Page, ap
 
 @needs_chromium
 def test_an_error_is_shown_with_its_hint_and_can_be_retried(shown: Page, api: FakeApi) -> None:
-    api.fails = (429, {"message": "64 requests wait already", "hint": "ask again in 2 s."})
+    api.fails = (429, {"message": "64 requests wait already\n\nhint: ask again in 2 s."})
     shown.send("Hi")
     shown.tab.wait_for_selector(".error")
     assert "64 requests wait already" in shown.tab.inner_text(".error")
-    assert "ask again in 2 s." in shown.tab.inner_text(".error")
+    assert shown.tab.inner_text(".error .quiet") == "Ask again in 2 s."
     api.say({"content": "Now"})
     shown.tab.click(".error button:has-text('Retry')")
     assert shown.replies() == ["Now"]

@@ -171,15 +171,16 @@ def _refused(where: str, status: int, body: str) -> RemoteError:
 
 def _problem(what: str, problem: object, status: int = 0) -> RemoteError:
     fields = problem if isinstance(problem, Mapping) else {"message": problem}
-    text = str(fields.get("message") or "no reason given")[:_MOST_ERROR_CHARACTERS]
-    hint = fields.get("hint")
-    if not isinstance(hint, str):
+    said = str(fields.get("message") or "no reason given")[:_MOST_ERROR_CHARACTERS]
+    # Ours puts the hint behind the sentence, where every client shows it.
+    text, _, hint = said.partition("\n\nhint: ")
+    if not hint:
         hint = {
             401: "give the server's key with `--api-key`, or in `SHOAL_API_KEY`.",
             404: "the URL is what stands before `/chat/completions`, as in `http://127.0.0.1:8000/v1`.",
             429: "it has enough to do; `/retry` in a while.",
-        }.get(status)
-    return RemoteError(f"{what}: {text}", hint=hint)
+        }.get(status, "")
+    return RemoteError(f"{what}: {text}", hint=hint or None)
 
 
 def _unreachable(where: str, error: "httpx.TransportError") -> RemoteError:

@@ -100,7 +100,8 @@ export class Chat {
 
   async answer() {
     const message = { role: "assistant", content: "", reasoning: "" };
-    const asked = this.messages.map(({ role, content }) => ({ role, content }));
+    // A reply that was stopped while it thought says nothing, and what was thought is not sent.
+    const asked = this.messages.filter(({ content }) => content).map(({ role, content }) => ({ role, content }));
     const view = new ReplyView(message);
     const mine = new AbortController();
     this.running = mine;
@@ -133,7 +134,7 @@ export class Chat {
       if (part.finish === "length") message.cut = "cut at the most tokens";
       if (part.reasoning || part.content) take(part, message, figures, view);
       message.note = noteOf(figures);
-      if (this.messages.includes(message)) this.changed(`${count(figures.tokens)} tokens${rateOf(figures)}`);
+      if (this.messages.includes(message)) this.changed(figures.first === null ? "" : `${tokens(figures)}${rateOf(figures)}`);
       view.grow();
     }
     if (message.cut) message.note += ` · ${message.cut}`;
@@ -142,10 +143,12 @@ export class Chat {
   end(message, view, problem) {
     const isStopped = problem?.name === "AbortError";
     if (isStopped) message.note = ["stopped", message.note].filter(Boolean).join(" · ");
-    if (message.reasoning && !message.thought) message.thought = "Thought, and was cut";
+    if (message.reasoning && !message.thought) message.thought = "Thinking, cut short";
     if (!message.content && !message.reasoning) this.cut(this.messages.indexOf(message));
     else { view.show(); this.keep(); }
-    if (problem && !isStopped) {
+    if (isStopped && !message.content && !message.reasoning) {
+      this.log.append(errorMessage(new ReplyError("Stopped before anything was said."), { isCalm: true }));
+    } else if (problem && !isStopped) {
       const known = problem instanceof ReplyError;
       if (!known) console.error(problem);
       this.log.append(errorMessage(known ? problem : new ReplyError("The page met something it does not know.", { hint: String(problem) })));
@@ -173,12 +176,14 @@ function rateOf({ first, last, tokens }) {
   return tokens > 1 && seconds > 0 ? ` · ${((tokens - 1) / seconds).toFixed(1)} tokens/s` : "";
 }
 
+const tokens = (figures) => `${count(figures.tokens)} ${figures.tokens === 1 ? "token" : "tokens"}`;
+
 /** Tokens, rate, time to the first one, and what the cache knew. */
 function noteOf(figures) {
   if (figures.first === null) return "";
   const { usage } = figures;
   const known = usage?.completion_tokens ? { ...figures, tokens: usage.completion_tokens } : figures;
-  let note = `${count(known.tokens)} tokens${rateOf(known)} · first after ${((figures.first - figures.started) / 1000).toFixed(1)} s`;
+  let note = `${tokens(known)}${rateOf(known)} · first after ${((figures.first - figures.started) / 1000).toFixed(1)} s`;
   if (usage?.prompt_tokens) {
     const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
     note += ` · ${count(cached)} of ${count(usage.prompt_tokens)} prompt tokens cached`;

@@ -29,15 +29,15 @@ export function editForm(message) {
   return form;
 }
 
-/** What went wrong, what can be done, and a button that tries again. */
-export function errorMessage(problem) {
+/** What went wrong, what can be done, and a button that tries again; calm where the user wanted it so. */
+export function errorMessage(problem, { isCalm = false } = {}) {
   const children = [element("p", [problem.message], { className: "what" })];
   if (problem.hint) children.push(element("p", [problem.hint], { className: "quiet" }));
   const buttons = [button("Retry", "retry")];
   if (problem.status === 401) buttons.push(button("Enter the key", "settings"));
   children.push(row(...buttons));
-  const made = element("article", children, { className: "message error" });
-  made.setAttribute("role", "alert");
+  const made = element("article", children, { className: `message error${isCalm ? " calm" : ""}` });
+  if (!isCalm) made.setAttribute("role", "alert");
   return made;
 }
 

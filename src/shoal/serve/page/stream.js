@@ -17,6 +17,13 @@ const HINTS = {
 };
 const PROGRESS = /^: ?prompt (\d+)\/(\d+)(?: cached (\d+))?/;
 
+/** An error of the server as ours: its sentence, and the hint that stands behind it or beside it. */
+function known(error, otherwise, status = 0) {
+  const [message, hint] = (typeof error?.message === "string" ? error.message : otherwise).split("\n\nhint: ");
+  const said = error?.hint ?? hint ?? HINTS[status] ?? "";
+  return new ReplyError(message, { hint: said && said[0].toUpperCase() + said.slice(1), status });
+}
+
 function headers(key) {
   return { "Content-Type": "application/json", ...(key ? { Authorization: `Bearer ${key}` } : {}) };
 }
@@ -39,9 +46,9 @@ async function refusal(response) {
   let error = {};
   try { error = JSON.parse(text).error ?? {}; } catch { /* not ours */ }
   const wait = Number(response.headers.get("Retry-After"));
-  const hint = error.hint ?? (response.status === 429 && wait ? `Try again in ${wait} s.` : HINTS[response.status]);
-  const message = typeof error.message === "string" ? error.message : `The server answered ${response.status}.`;
-  return new ReplyError(message, { hint: hint ?? "", status: response.status });
+  const found = known(error, `The server answered ${response.status}.`, response.status);
+  if (response.status === 429 && wait) found.hint = `Try again in ${wait} s.`;
+  return found;
 }
 
 /** The name of the model that answers. */
@@ -95,7 +102,7 @@ export async function* reply(body, key, signal) {
 function* parts(data) {
   let chunk;
   try { chunk = JSON.parse(data); } catch { throw new ReplyError("The server sent what is no JSON."); }
-  if (chunk?.error) throw new ReplyError(String(chunk.error.message ?? "The server broke off."), { hint: chunk.error.hint });
+  if (chunk?.error) throw known(chunk.error, "The server broke off.");
   const choice = chunk?.choices?.[0];
   const delta = choice?.delta;
   if (typeof delta?.reasoning_content === "string" && delta.reasoning_content) yield { reasoning: delta.reasoning_content };
