@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli import audit, bench, chat, config, doctor, engram, eval, generate, plan, pull, synth, trace
+from shoal.cli import audit, bench, chat, config, doctor, engram, eval, generate, plan, pull, serve, synth, trace
 from shoal.cli.error_output import print_error
 from shoal.errors import ShoalError
 
@@ -18,6 +18,7 @@ app = typer.Typer(
 )
 app.command("generate")(generate.command)
 app.command("chat")(chat.command)
+app.command("serve")(serve.command)
 app.command("trace")(trace.command)
 app.command("audit")(audit.command)
 app.command("synth")(synth.command)

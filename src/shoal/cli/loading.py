@@ -1,6 +1,7 @@
 """Loads the model that a command was told to, and says so on stderr."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,12 @@ def load_model(
     threads: int | None,
     prefill_chunk: int | None,
     quiet: bool,
+    told: Callable[[str], None] | None = None,
 ) -> "Shoal":
-    """The model of `directory`, or the built-in miniature; progress and where things live, unless `quiet`."""
+    """The model of `directory`, or the built-in miniature; progress and where things live, unless `quiet`.
+
+    `told` hears how far it is, as the ticker says it.
+    """
     if directory is None and not quiet:
         say(_MINIATURE_NOTE)
     loading = "loading"
@@ -37,6 +42,8 @@ def load_model(
     def progress(done: int, total: int) -> None:
         nonlocal loading
         loading = f"loading: {done / GIB:.2f} of {total / GIB:.2f} GiB"
+        if told is not None:
+            told(loading)
 
     with Ticker(lambda: loading, quiet=quiet):
         # Inside, for importing torch takes seconds too.

@@ -46,10 +46,9 @@ def checked(kind: type[Body], value: dict[str, Any]) -> Body:
         problems = error.errors(include_url=False, include_context=False)
         first = problems[0]
         path = _path(first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise ApiError(
-            400, f"`{path}`: {first['msg'].removeprefix('Value error, ')}{more}", param=path, code="invalid_value"
-        ) from None
+        raise ApiError(400, f"`{path}`: {message}{more}", param=path, code="invalid_value") from None
 
 
 def _path(parts: Iterable[str | int]) -> str:
