@@ -20,7 +20,8 @@ const PROGRESS = /^: ?prompt (\d+)\/(\d+)(?: cached (\d+))?/;
 /** An error of the server as ours: its sentence, and the hint that stands behind it or beside it. */
 function known(error, otherwise, status = 0) {
   const [message, hint] = (typeof error?.message === "string" ? error.message : otherwise).split("\n\nhint: ");
-  const said = error?.hint ?? hint ?? HINTS[status] ?? "";
+  // Of a key the server says how a program sends it.
+  const said = (status === 401 ? HINTS[status] : error?.hint ?? hint ?? HINTS[status]) ?? "";
   return new ReplyError(message, { hint: said && said[0].toUpperCase() + said.slice(1), status });
 }
 
