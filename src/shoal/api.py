@@ -53,6 +53,9 @@ class Places(TypedDict, total=False):
     prefetch: bool
     max_running: int
     max_waiting: int
+    prefix_memory: int | None
+    prefix_directory: Path | None
+    prefix_disk: int | None
 
 
 class Shoal:
@@ -110,6 +113,9 @@ def load(
     prefill_chunk: int | None = None,
     max_running: int = MOST_RUNNING,
     max_waiting: int = MOST_WAITING,
+    prefix_memory: int | None = 0,
+    prefix_directory: str | os.PathLike[str] | None = None,
+    prefix_disk: int | None = None,
     cache_directory: str | os.PathLike[str] | None = None,
     progress: TotalProgress | None = None,
     notice: Notice | None = None,
@@ -135,6 +141,9 @@ def load(
         prefill_chunk=prefill_chunk,
         max_running=max_running,
         max_waiting=max_waiting,
+        prefix_memory=prefix_memory,
+        prefix_directory=None if prefix_directory is None else Path(prefix_directory),
+        prefix_disk=prefix_disk,
         cache_directory=cache,
         progress=progress,
         notice=notice,

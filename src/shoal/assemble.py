@@ -22,13 +22,19 @@ from shoal.doctor.cores import affinity, read_cores
 from shoal.doctor.disk import read_disk, why_slow
 from shoal.doctor.memory import granted_memory, read_memory
 from shoal.engine.engine import MOST_RUNNING, MOST_WAITING, Engine
+from shoal.engine.kv_room import ByteRoom
+from shoal.engine.pooled_model import PooledModel
 from shoal.engine.prefill import activations
+from shoal.engine.prefix import PrefixCache
+from shoal.engine.prefix_key import prefix_key
+from shoal.engine.prefix_options import PrefixOptions
 from shoal.engram.token_map import TokenMap
 from shoal.errors import CheckpointError, ConfigError, OptionError
 from shoal.model.backbone import Backbone
 from shoal.model.engram import EngramRows
 from shoal.ops.choose import arithmetic_named
 from shoal.plan.budget import Budget, plan_budget
+from shoal.plan.kv_cache import KVCache
 from shoal.plan.least_memory import Wishes
 from shoal.plan.stored import count_stored
 from shoal.text.tokenizer import Tokenizer
@@ -62,7 +68,9 @@ class LoadOptions:
     is there and written at the end, `record_routing` is written at the end; `prefetch` reads ahead, where that pays,
     the experts that the next layer may use; `threads` None takes all processors this process may use; `prefill_chunk`
     tokens of a prompt are read at once, None leaves it to the planner; `max_running` requests run together and
-    `max_waiting` more may wait; `cache_directory` keeps the Engram token map between runs; `notice` takes a sentence
+    `max_waiting` more may wait; `prefix_memory` bytes keep what was computed of prompts and answers, 0 nothing, None
+    leaves it to the planner, and `prefix_directory` keeps it over a restart in `prefix_disk` bytes;
+    `cache_directory` keeps the Engram token map between runs; `notice` takes a sentence
     on each thing that is slower than it should be.
     """
 
@@ -83,6 +91,9 @@ class LoadOptions:
     prefill_chunk: int | None = None
     max_running: int = MOST_RUNNING
     max_waiting: int = MOST_WAITING
+    prefix_memory: int | None = 0
+    prefix_directory: Path | None = None
+    prefix_disk: int | None = None
     cache_directory: Path | None = None
     progress: TotalProgress | None = None
     notice: Notice | None = None
@@ -108,6 +119,8 @@ class LoadOptions:
             self.kv_memory,
             self.prefill_chunk,
             self.resident_engram,
+            self.max_running,
+            self.prefix_memory,
         )
 
     def _counts(self) -> tuple[tuple[str, int | None], ...]:
@@ -136,6 +149,7 @@ class Assembled:
     budget: Budget
     expert_store: ExpertStore
     engram_store: StoredEngramRows | None
+    prefix: PrefixCache | None
 
     def places(self) -> Iterator[str]:
         """Where each class of bytes lives and how much of it, for a person."""
@@ -146,12 +160,16 @@ class Assembled:
             yield f"  Engram rows: {rows}"
 
     def close(self) -> None:
-        """Lets the experts go, which writes what is to be written of them, the Engram rows and the checkpoint."""
+        """Ends what runs; lets the kept prefixes and the experts go, which writes what is to be written of them, the
+        Engram rows and the checkpoint."""
         with ExitStack() as closing:
             closing.callback(self.checkpoint.close)
             if self.engram_store is not None:
                 closing.callback(self.engram_store.close)
             closing.callback(self.expert_store.close)
+            if self.prefix is not None:
+                closing.callback(self.prefix.close)
+            closing.callback(self.engine.close)
 
     def __enter__(self) -> Self:
         return self
@@ -203,18 +221,43 @@ def assemble(options: LoadOptions) -> Assembled:
             notice=options.notice,
             through_page_cache=None,
         )
+        model = _pooled(loaded.backbone, budget)
+        prefix = _prefix(model, checkpoint, tokenizer, options, budget)
         on_failure.pop_all()
     eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
     report = _with_resident(loaded.report, engram_reader.read, time.perf_counter() - started)
     engine = Engine(
-        loaded.backbone,
+        model,
         eos_id,
         budget.chunk,
         cache_tokens=budget.context,
+        kv_room=_room(model, budget),
+        prefix=prefix,
         max_running=options.max_running,
         max_waiting=options.max_waiting,
     )
-    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, budget, store, engram_store)
+    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, budget, store, engram_store, prefix)
+
+
+def _pooled(backbone: Backbone, budget: Budget) -> PooledModel:
+    """Kept prefixes have pages of the same pool as what runs, for they share them."""
+    return PooledModel(backbone, backbone.new_pool(budget.kv + budget.prefix))
+
+
+def _room(model: PooledModel, budget: Budget) -> ByteRoom:
+    layout, rings = model.pool.layout, KVCache(model.config, 1).fixed_nbytes
+    return ByteRoom(budget.kv, layout.nbytes, rings, layout.tokens)
+
+
+def _prefix(
+    model: PooledModel, checkpoint: Checkpoint, tokenizer: Tokenizer, options: LoadOptions, budget: Budget
+) -> PrefixCache | None:
+    wanted = PrefixOptions(budget.prefix, options.prefix_directory, options.prefix_disk)
+
+    def key() -> str:
+        return prefix_key(checkpoint, model.config, tokenizer.path, options.arithmetic)
+
+    return wanted.open(model.new_cache, key, model.config, options.notice)
 
 
 def _say_what_is_slow(checkpoint: Checkpoint, notice: Notice) -> None:

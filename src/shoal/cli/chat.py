@@ -86,7 +86,7 @@ def command(
         places: Places = {"memory": size(memory), "kv_memory": size(kv_memory), "also": also or ()}
         places |= {"engram_memory": size(engram_memory), "resident_engram": resident_engram}
         places |= {"expert_memory": size(expert_memory), "expert_profile": expert_profile}
-        places |= {"prefetch": not no_prefetch}
+        places |= {"prefetch": not no_prefetch, "max_running": 1, "prefix_memory": None}
         replies = _local(checkpoint, places, threads, prefill_chunk, quiet)
     session = Session(replies, screen, settings, system=system, seed=seed)
     if messages is not None:

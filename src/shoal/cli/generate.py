@@ -69,6 +69,7 @@ def command(
     places |= {"engram_memory": size(engram_memory), "resident_engram": resident_engram}
     places |= {"expert_memory": size(expert_memory), "expert_profile": expert_profile}
     places |= {"record_routing": record_routing, "prefetch": not no_prefetch}
+    places |= {"max_running": 1}
     text = source.read()
     messages: Prompt = [{"role": "user", "content": text}] if chat else text
     with load_model(directory, places, threads, prefill_chunk, quiet) as model:

@@ -36,6 +36,9 @@ def command(
     served_model_name: serving.ModelName = "deepseek-v4.1-flash",
     max_running: serving.MaxRunning = 8,
     queue: serving.Queue = 64,
+    prefix_memory: serving.PrefixMemory = None,
+    cache_dir: serving.CacheDir = None,
+    cache_disk: serving.CacheDisk = None,
     cors: serving.Cors = None,
     max_body: serving.MaxBody = "32MiB",
     log_requests: serving.LogRequests = False,
@@ -58,6 +61,8 @@ def command(
     places |= {"expert_memory": size(expert_memory), "expert_profile": expert_profile}
     places |= {"record_routing": record_routing, "prefetch": not no_prefetch}
     places |= {"max_running": max_running, "max_waiting": queue}
+    kept = 0 if prefix_memory == "0" else size(prefix_memory)
+    places |= {"prefix_memory": kept, "prefix_directory": cache_dir, "prefix_disk": size(cache_disk)}
     body_nbytes = size(max_body)
     assert body_nbytes is not None
     keys = _keys(api_key, api_key_file)

@@ -19,6 +19,16 @@ AllowOpen = Annotated[
 ]
 ModelName = Annotated[str, typer.Option("--served-model-name", metavar="NAME", help="What clients see as the model.")]
 MaxRunning = Annotated[int, typer.Option(min=1, help="So many requests run together.")]
+PrefixMemory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE", help="Memory for what was computed of earlier prompts and replies; 0 keeps nothing."
+    ),
+]
+CacheDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Keep it over a restart, in this directory.", file_okay=False)
+]
+CacheDisk = Annotated[str | None, typer.Option(metavar="SIZE", help="The most that the directory may take.")]
 Queue = Annotated[int, typer.Option(min=1, help="So many more may wait; beyond that the answer is 429.")]
 Cors = Annotated[
     list[str] | None,
