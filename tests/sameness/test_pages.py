@@ -85,8 +85,10 @@ def test_a_full_pool_stops_a_forward_before_it_computes_anything(native: Driver)
     caches = [native.backbone.new_cache(pool=pool) for _ in range(2)]
     native.advance([native.ids[:15], native.ids[:16]], caches)
     before = [remembered(cache) for cache in caches]
+    computed: list[str] = []
     with pytest.raises(CacheFullError, match="all 9 pages"):
-        native.advance([native.ids[15:21], native.ids[16:17]], caches)
+        native.advance([native.ids[15:21], native.ids[16:17]], caches, lambda name, _: computed.append(name))
+    assert computed == []
     assert [same(remembered(cache), was) for cache, was in zip(caches, before, strict=True)] == [[], []]
     assert pool.num_used == 8
     caches.pop().release()
@@ -113,6 +115,7 @@ class ForkMachine(RuleBasedStateMachine):
 
     def check(self, cache: SequenceCache, tokens: list[int]) -> None:
         assert cache.length == len(tokens)
+        assert cache.num_pages == cache.pool.layout.pages_for(len(tokens))
         if tokens:
             assert same(remembered(cache), self.alone(tuple(tokens)).memory) == []
 
