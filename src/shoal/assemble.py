@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,6 @@ from shoal.doctor.disk import read_disk, why_slow
 from shoal.doctor.memory import granted_memory, read_memory
 from shoal.engine.engine import MOST_RUNNING, MOST_WAITING, Engine
 from shoal.engine.kv_room import ByteRoom
-from shoal.engine.pooled_model import PooledModel
 from shoal.engine.prefill import activations
 from shoal.engine.prefix import PrefixCache
 from shoal.engine.prefix_key import prefix_key
@@ -31,7 +30,9 @@ from shoal.engine.prefix_options import PrefixOptions
 from shoal.engram.token_map import TokenMap
 from shoal.errors import CheckpointError, ConfigError, OptionError
 from shoal.model.backbone import Backbone
+from shoal.model.cache import SequenceCache
 from shoal.model.engram import EngramRows
+from shoal.model.page_pool import PagePool
 from shoal.ops.choose import arithmetic_named
 from shoal.plan.budget import Budget, plan_budget
 from shoal.plan.kv_cache import KVCache
@@ -149,6 +150,7 @@ class Assembled:
     budget: Budget
     expert_store: ExpertStore
     engram_store: StoredEngramRows | None
+    pool: PagePool
     prefix: PrefixCache | None
 
     def places(self) -> Iterator[str]:
@@ -221,43 +223,51 @@ def assemble(options: LoadOptions) -> Assembled:
             notice=options.notice,
             through_page_cache=None,
         )
-        model = _pooled(loaded.backbone, budget)
-        prefix = _prefix(model, checkpoint, tokenizer, options, budget)
+        pool = loaded.backbone.new_pool()
+
+        def new_cache() -> SequenceCache:
+            return loaded.backbone.new_cache(pool=pool)
+
+        prefix = _prefix(new_cache, checkpoint, tokenizer, config, options, budget)
         on_failure.pop_all()
     eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
     report = _with_resident(loaded.report, engram_reader.read, time.perf_counter() - started)
     engine = Engine(
-        model,
+        loaded.backbone,
         eos_id,
         budget.chunk,
         cache_tokens=budget.context,
-        kv_room=_room(model, budget),
+        new_cache=new_cache,
+        kv_room=_kv_room(config, budget, pool),
         prefix=prefix,
         max_running=options.max_running,
         max_waiting=options.max_waiting,
     )
-    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, budget, store, engram_store, prefix)
-
-
-def _pooled(backbone: Backbone, budget: Budget) -> PooledModel:
-    """Kept prefixes have pages of the same pool as what runs, for they share them."""
-    return PooledModel(backbone, backbone.new_pool(budget.kv + budget.prefix))
-
-
-def _room(model: PooledModel, budget: Budget) -> ByteRoom:
-    layout, rings = model.pool.layout, KVCache(model.config, 1).fixed_nbytes
-    return ByteRoom(budget.kv, layout.nbytes, rings, layout.tokens)
+    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, budget, store, engram_store, pool, prefix)
 
 
 def _prefix(
-    model: PooledModel, checkpoint: Checkpoint, tokenizer: Tokenizer, options: LoadOptions, budget: Budget
+    new_cache: Callable[[], SequenceCache],
+    checkpoint: Checkpoint,
+    tokenizer: Tokenizer,
+    config: ModelConfig,
+    options: LoadOptions,
+    budget: Budget,
 ) -> PrefixCache | None:
+    """Kept prefixes have pages of the same pool as what runs, for they share them."""
     wanted = PrefixOptions(budget.prefix, options.prefix_directory, options.prefix_disk)
 
     def key() -> str:
-        return prefix_key(checkpoint, model.config, tokenizer.path, options.arithmetic)
+        return prefix_key(checkpoint, config, tokenizer.path, options.arithmetic)
 
-    return wanted.open(model.new_cache, key, model.config, options.notice)
+    return wanted.open(new_cache, key, config, options.notice)
+
+
+def _kv_room(config: ModelConfig, budget: Budget, pool: PagePool) -> ByteRoom:
+    """The budget's bytes in pages of the pool. One sequence of the budget's context always fits."""
+    layout, fixed = pool.layout, KVCache(config, 0).fixed_nbytes
+    least = fixed + layout.pages_for(budget.context) * layout.nbytes
+    return ByteRoom(max(budget.kv, least), layout.nbytes, fixed, layout.tokens)
 
 
 def _say_what_is_slow(checkpoint: Checkpoint, notice: Notice) -> None:

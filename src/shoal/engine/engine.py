@@ -8,10 +8,10 @@ import itertools
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from collections.abc import Sequence as Items
 
-from shoal.engine.events import FinishReason, PromptEvent, TokenEvent
+from shoal.engine.events import FinishReason
 from shoal.engine.forward import ForwardAbandonedError, Outcome, run_forward
 from shoal.engine.kv_room import ByteRoom, KvRoom
 from shoal.engine.metrics import EngineMetrics, Meter
@@ -23,21 +23,21 @@ from shoal.engine.scheduler import Scheduler
 from shoal.engine.sequence import Sequence
 from shoal.engine.shared_prompts import leader_of
 from shoal.engine.ticket import Ticket
+from shoal.engine.token_stream import PromptProgress, TokenStream
 from shoal.errors import CacheFullError, EngineStoppedError, QueueFullError, ShoalError
+from shoal.model.cache import SequenceCache
 
 MOST_RUNNING, MOST_WAITING = 8, 64
 # Between looks at a queue that cannot move: others' pages must come free first.
 STUCK_SECONDS = 0.01
-
-PromptProgress = Callable[[int, int], None]
-"""Takes how many of the prompt's tokens are read, a chunk's counted layer by layer, and how many there are."""
 
 
 class Engine:
     """A model that answers requests, up to `max_running` together, whose prompts it reads `chunk_tokens` at once.
 
     A sequence ends with the model's context, or at `cache_tokens` where the KV cache has room for fewer; all of them
-    together have `kv_room`. Prompts go on from what `prefix` has kept. Without `start`, whoever reads a ticket runs
+    together have `kv_room`, counted for what `new_cache` gives, else the model. Prompts go on from what `prefix` has
+    kept. Without `start`, whoever reads a ticket runs
     the steps; with it, a thread does, and `problem` says what ended it early.
     """
 
@@ -48,6 +48,7 @@ class Engine:
         chunk_tokens: int = 2048,
         *,
         cache_tokens: int | None = None,
+        new_cache: Callable[[], SequenceCache] | None = None,
         kv_room: KvRoom | None = None,
         prefix: PrefixCache | None = None,
         max_running: int = MOST_RUNNING,
@@ -55,6 +56,7 @@ class Engine:
     ) -> None:
         self.model, self.eos_id, self.chunk_tokens, self.prefix = model, eos_id, chunk_tokens, prefix
         self.max_running, self.max_waiting = max_running, max_waiting
+        self._new_cache = new_cache
         kv_room = kv_room or ByteRoom()
         limits = [limit for limit in (cache_tokens, kv_room.longest) if limit is not None]
         self.room = Room(model.config.context_length, min(limits, default=None))
@@ -92,13 +94,13 @@ class Engine:
             self._changed.notify_all()
         return ticket
 
-    def stream(self, request: Request, progress: PromptProgress | None = None) -> Iterator[TokenEvent]:
+    def stream(self, request: Request, progress: PromptProgress | None = None) -> TokenStream:
         """The tokens of `request`, each as soon as its step is done; `max_new_tokens` ends with the context.
 
         Raises `PromptError` at once for a prompt that cannot be run. The end-of-sequence id is neither given
         out nor fed.
         """
-        return _tokens(self.submit(request), progress)
+        return TokenStream(self.submit(request), progress)
 
     def start(self) -> None:
         """Run the steps in a thread of the engine's own, until `close`."""
@@ -235,8 +237,10 @@ class Engine:
         if self.prefix is not None:
             sequence.waits_for = leader_of(sequence, cached, self._scheduler.running)
             if sequence.waits_for is not None:
+                if found is not None:
+                    found[0].release()
                 return False
-        sequence.cache = self.model.new_cache(sequence.most_tokens) if found is None else found[0]
+        sequence.cache = self._empty_cache(sequence) if found is None else found[0]
         assert sequence.length == cached < sequence.num_known, (sequence.length, cached, sequence.num_known)
         if sequence.begin(cached):
             self._meter.add("prompt_tokens", sequence.num_known)
@@ -245,6 +249,9 @@ class Engine:
         first = min(sequence.chunk_end - cached, self.chunk_tokens)
         self.model.expect(sequence.next_ids(first), sequence.cache)
         return True
+
+    def _empty_cache(self, sequence: Sequence) -> SequenceCache:
+        return self.model.new_cache(sequence.most_tokens) if self._new_cache is None else self._new_cache()
 
     def _forward(self, chunks: Items[tuple[Sequence, int]]) -> None:
         started = time.perf_counter()
@@ -306,7 +313,7 @@ class Engine:
         return self.prefix is not None and self.prefix.evict()
 
     def _let_go(self, sequence: Sequence) -> None:
-        sequence.cache = None
+        sequence.release()
         self._meter.add("preemptions")
 
     def _end(self, sequence: Sequence, reason: FinishReason | None = None) -> None:
@@ -328,7 +335,7 @@ class Engine:
             self._meter.end("failed")
 
     def _remove(self, sequence: Sequence) -> None:
-        sequence.cache = None
+        sequence.release()
         self._scheduler.remove(sequence)
 
     def _stop(self, problem: BaseException) -> None:
@@ -359,11 +366,3 @@ class Engine:
         if waiting >= self.max_waiting:
             self._meter.add("refused")
             raise QueueFullError(f"{waiting} requests wait already, expected fewer than {self.max_waiting}")
-
-
-def _tokens(ticket: Ticket, progress: PromptProgress | None) -> Iterator[TokenEvent]:
-    for event in ticket:
-        if isinstance(event, TokenEvent):
-            yield event
-        elif isinstance(event, PromptEvent) and progress is not None:
-            progress(event.done, event.total)
