@@ -21,14 +21,17 @@ from shoal.config.schema import ModelConfig
 from shoal.doctor.cores import affinity, read_cores
 from shoal.doctor.disk import read_disk, why_slow
 from shoal.doctor.memory import read_memory
-from shoal.engine.engine import Engine
+from shoal.engine.engine import MOST_RUNNING, MOST_WAITING, Engine
+from shoal.engine.kv_room import ByteRoom
 from shoal.engine.prefill import activations
 from shoal.engram.token_map import TokenMap
 from shoal.errors import CheckpointError, ConfigError, OptionError
 from shoal.model.backbone import Backbone
 from shoal.model.engram import EngramRows
+from shoal.model.page_pool import PagePool
 from shoal.ops.choose import arithmetic_named
 from shoal.plan.budget import Budget, plan_budget
+from shoal.plan.kv_cache import KVCache
 from shoal.plan.least_memory import Wishes
 from shoal.plan.stored import count_stored
 from shoal.text.tokenizer import Tokenizer
@@ -60,8 +63,9 @@ class LoadOptions:
     leaves each to the planner; `resident_engram` reads the whole Engram tables instead; `expert_profile` is read if it
     is there and written at the end, `record_routing` is written at the end; `prefetch` reads ahead, where that pays,
     the experts that the next layer may use; `threads` None takes all processors this process may use; `prefill_chunk`
-    tokens of a prompt are read at once, None leaves it to the planner; `cache_directory` keeps the Engram token map
-    between runs; `notice` takes a sentence on each thing that is slower than it should be.
+    tokens of a prompt are read at once, None leaves it to the planner; `max_running` requests run together and
+    `max_waiting` more may wait; `cache_directory` keeps the Engram token map between runs; `notice` takes a sentence
+    on each thing that is slower than it should be.
     """
 
     checkpoint: Path | None = None
@@ -79,6 +83,8 @@ class LoadOptions:
     engram_memory: int | None = None
     threads: int | None = None
     prefill_chunk: int | None = None
+    max_running: int = MOST_RUNNING
+    max_waiting: int = MOST_WAITING
     cache_directory: Path | None = None
     progress: TotalProgress | None = None
     notice: Notice | None = None
@@ -114,6 +120,8 @@ class LoadOptions:
             ("reader_threads", self.reader_threads),
             ("threads", self.threads),
             ("prefill_chunk", self.prefill_chunk),
+            ("max_running", self.max_running),
+            ("max_waiting", self.max_waiting),
         )
 
 
@@ -130,6 +138,7 @@ class Assembled:
     budget: Budget
     expert_store: ExpertStore
     engram_store: StoredEngramRows | None
+    pool: PagePool
 
     def places(self) -> Iterator[str]:
         """Where each class of bytes lives and how much of it, for a person."""
@@ -140,12 +149,14 @@ class Assembled:
             yield f"  Engram rows: {rows}"
 
     def close(self) -> None:
-        """Lets the experts go, which writes what is to be written of them, the Engram rows and the checkpoint."""
+        """Ends what still runs, and lets the experts, which writes what is to be written of them, the Engram rows and
+        the checkpoint go."""
         with ExitStack() as closing:
             closing.callback(self.checkpoint.close)
             if self.engram_store is not None:
                 closing.callback(self.engram_store.close)
             closing.callback(self.expert_store.close)
+            closing.callback(self.engine.close)
 
     def __enter__(self) -> Self:
         return self
@@ -199,8 +210,25 @@ def assemble(options: LoadOptions) -> Assembled:
         on_failure.pop_all()
     eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
     report = _with_resident(loaded.report, engram_reader.read, time.perf_counter() - started)
-    engine = Engine(loaded.backbone, eos_id, budget.chunk, cache_tokens=budget.context)
-    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, budget, store, engram_store)
+    pool = loaded.backbone.new_pool()
+    engine = Engine(
+        loaded.backbone,
+        eos_id,
+        budget.chunk,
+        cache_tokens=budget.context,
+        new_cache=lambda: loaded.backbone.new_cache(pool=pool),
+        kv_room=_kv_room(config, budget, pool),
+        max_running=options.max_running,
+        max_waiting=options.max_waiting,
+    )
+    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, budget, store, engram_store, pool)
+
+
+def _kv_room(config: ModelConfig, budget: Budget, pool: PagePool) -> ByteRoom:
+    """The budget's bytes in pages of the pool. One sequence of the budget's context always fits."""
+    layout, fixed = pool.layout, KVCache(config, 0).fixed_nbytes
+    least = fixed + layout.pages_for(budget.context) * layout.nbytes
+    return ByteRoom(max(budget.kv, least), layout.nbytes, fixed, layout.tokens)
 
 
 def _say_what_is_slow(checkpoint: Checkpoint, notice: Notice) -> None:

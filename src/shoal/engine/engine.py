@@ -24,6 +24,7 @@ from shoal.engine.sequence import Sequence
 from shoal.engine.shared_prompts import leader_of
 from shoal.engine.ticket import Ticket
 from shoal.errors import CacheFullError, EngineStoppedError, QueueFullError, ShoalError
+from shoal.model.cache import SequenceCache
 
 MOST_RUNNING, MOST_WAITING = 8, 64
 # Between looks at a queue that cannot move: others' pages must come free first.
@@ -37,7 +38,8 @@ class Engine:
     """A model that answers requests, up to `max_running` together, whose prompts it reads `chunk_tokens` at once.
 
     A sequence ends with the model's context, or at `cache_tokens` where the KV cache has room for fewer; all of them
-    together have `kv_room`. Prompts go on from what `prefix` has kept. Without `start`, whoever reads a ticket runs
+    together have `kv_room`, counted for what `new_cache` gives, else the model. Prompts go on from what `prefix` has
+    kept. Without `start`, whoever reads a ticket runs
     the steps; with it, a thread does, and `problem` says what ended it early.
     """
 
@@ -48,6 +50,7 @@ class Engine:
         chunk_tokens: int = 2048,
         *,
         cache_tokens: int | None = None,
+        new_cache: Callable[[], SequenceCache] | None = None,
         kv_room: KvRoom | None = None,
         prefix: PrefixCache | None = None,
         max_running: int = MOST_RUNNING,
@@ -55,6 +58,7 @@ class Engine:
     ) -> None:
         self.model, self.eos_id, self.chunk_tokens, self.prefix = model, eos_id, chunk_tokens, prefix
         self.max_running, self.max_waiting = max_running, max_waiting
+        self._new_cache = new_cache
         kv_room = kv_room or ByteRoom()
         limits = [limit for limit in (cache_tokens, kv_room.longest) if limit is not None]
         self.room = Room(model.config.context_length, min(limits, default=None))
@@ -235,8 +239,10 @@ class Engine:
         if self.prefix is not None:
             sequence.waits_for = leader_of(sequence, cached, self._scheduler.running)
             if sequence.waits_for is not None:
+                if found is not None:
+                    found[0].release()
                 return False
-        sequence.cache = self.model.new_cache(sequence.most_tokens) if found is None else found[0]
+        sequence.cache = self._empty_cache(sequence) if found is None else found[0]
         assert sequence.length == cached < sequence.num_known, (sequence.length, cached, sequence.num_known)
         if sequence.begin(cached):
             self._meter.add("prompt_tokens", sequence.num_known)
@@ -245,6 +251,9 @@ class Engine:
         first = min(sequence.chunk_end - cached, self.chunk_tokens)
         self.model.expect(sequence.next_ids(first), sequence.cache)
         return True
+
+    def _empty_cache(self, sequence: Sequence) -> SequenceCache:
+        return self.model.new_cache(sequence.most_tokens) if self._new_cache is None else self._new_cache()
 
     def _forward(self, chunks: Items[tuple[Sequence, int]]) -> None:
         started = time.perf_counter()
@@ -306,7 +315,7 @@ class Engine:
         return self.prefix is not None and self.prefix.evict()
 
     def _let_go(self, sequence: Sequence) -> None:
-        sequence.cache = None
+        sequence.release()
         self._meter.add("preemptions")
 
     def _end(self, sequence: Sequence, reason: FinishReason | None = None) -> None:
@@ -328,7 +337,7 @@ class Engine:
             self._meter.end("failed")
 
     def _remove(self, sequence: Sequence) -> None:
-        sequence.cache = None
+        sequence.release()
         self._scheduler.remove(sequence)
 
     def _stop(self, problem: BaseException) -> None:

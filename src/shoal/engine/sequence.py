@@ -88,6 +88,12 @@ class Sequence:
         self.tell_prompt(cached)
         return True
 
+    def release(self) -> None:
+        """Give the cache back. What is known is enough to compute it anew."""
+        if self.cache is not None:
+            self.cache.release()
+            self.cache = None
+
     def next_ids(self, count: int) -> list[int]:
         """The next `count` ids that the cache has not seen."""
         return self.known[self.length : self.length + count]
