@@ -280,6 +280,12 @@ def test_without_a_thread_a_request_that_is_left_is_let_go_at_once(counting_mode
     assert engine.is_idle
 
 
+def test_a_stream_that_is_dropped_unread_leaves_nothing_to_do(counting_model) -> None:
+    engine = Engine(counting_model, NEVER)
+    engine.stream(request(50))
+    assert engine.is_idle and counting_model.steps == []
+
+
 def test_two_readers_without_a_thread_share_the_steps(counting_model) -> None:
     engine = Engine(counting_model, NEVER)
     tickets = [engine.submit(request(200)) for _ in range(2)]

@@ -8,10 +8,10 @@ import itertools
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from collections.abc import Sequence as Items
 
-from shoal.engine.events import FinishReason, PromptEvent, TokenEvent
+from shoal.engine.events import FinishReason
 from shoal.engine.forward import ForwardAbandonedError, Outcome, run_forward
 from shoal.engine.kv_room import ByteRoom, KvRoom
 from shoal.engine.metrics import EngineMetrics, Meter
@@ -23,15 +23,13 @@ from shoal.engine.scheduler import Scheduler
 from shoal.engine.sequence import Sequence
 from shoal.engine.shared_prompts import leader_of
 from shoal.engine.ticket import Ticket
+from shoal.engine.token_stream import PromptProgress, TokenStream
 from shoal.errors import CacheFullError, EngineStoppedError, QueueFullError, ShoalError
 from shoal.model.cache import SequenceCache
 
 MOST_RUNNING, MOST_WAITING = 8, 64
 # Between looks at a queue that cannot move: others' pages must come free first.
 STUCK_SECONDS = 0.01
-
-PromptProgress = Callable[[int, int], None]
-"""Takes how many of the prompt's tokens are read, a chunk's counted layer by layer, and how many there are."""
 
 
 class Engine:
@@ -96,13 +94,13 @@ class Engine:
             self._changed.notify_all()
         return ticket
 
-    def stream(self, request: Request, progress: PromptProgress | None = None) -> Iterator[TokenEvent]:
+    def stream(self, request: Request, progress: PromptProgress | None = None) -> TokenStream:
         """The tokens of `request`, each as soon as its step is done; `max_new_tokens` ends with the context.
 
         Raises `PromptError` at once for a prompt that cannot be run. The end-of-sequence id is neither given
         out nor fed.
         """
-        return _tokens(self.submit(request), progress)
+        return TokenStream(self.submit(request), progress)
 
     def start(self) -> None:
         """Run the steps in a thread of the engine's own, until `close`."""
@@ -368,11 +366,3 @@ class Engine:
         if waiting >= self.max_waiting:
             self._meter.add("refused")
             raise QueueFullError(f"{waiting} requests wait already, expected fewer than {self.max_waiting}")
-
-
-def _tokens(ticket: Ticket, progress: PromptProgress | None) -> Iterator[TokenEvent]:
-    for event in ticket:
-        if isinstance(event, TokenEvent):
-            yield event
-        elif isinstance(event, PromptEvent) and progress is not None:
-            progress(event.done, event.total)
