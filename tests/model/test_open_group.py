@@ -89,6 +89,14 @@ def test_groups_do_not_depend_on_the_chunks(sizes: list[int], ratio: int) -> Non
     assert torch.equal(together, grouped(numbers[:complete], ratio))
 
 
+def test_a_long_pass_is_not_kept() -> None:
+    group, chunk = OpenGroup(2, 3, UNDOABLE), tokens(list(range(UNDOABLE + 2)))
+    group.extend(tokens([0]), tokens([0]))
+    group.extend(chunk, chunk)
+    held = (group.values, group.gates, group._pass_values, group._pass_gates)
+    assert sum(rows.untyped_storage().nbytes() for rows in held) == group.nbytes <= 4 * 2 * chunk[0].nbytes
+
+
 def test_an_earlier_pass_is_not_undone() -> None:
     group = OpenGroup(2, 3, UNDOABLE)
     group.extend(tokens([0, 1, 2]), tokens([0, 1, 2]))

@@ -19,9 +19,11 @@ def test_rows_have_the_released_sizes(release: Stored) -> None:
     assert (cache.ring_row_nbytes, cache.entry_nbytes, cache.key_nbytes) == (528, 288, 68)
 
 
-def test_an_open_group_is_not_an_entry_yet(release: Stored) -> None:
-    sizes = [KVCache(release.config, context).sequence_nbytes for context in (0, 1, 2)]
-    assert [size - sizes[0] for size in sizes] == [0, 356, 4 * 356 + 356]
+def test_a_sequence_takes_whole_pages(release: Stored) -> None:
+    sizes = [KVCache(release.config, context).sequence_nbytes for context in (0, 1, 256, 257)]
+    page = KVCache(release.config, 1).page_nbytes
+    assert page == 256 * 890
+    assert [size - sizes[0] for size in sizes] == [0, page, page, 2 * page]
 
 
 def test_a_token_at_a_million_reads_what_the_specification_derives(release: Stored) -> None:
@@ -53,3 +55,5 @@ def test_the_miniature_s_cache_holds_what_is_planned(miniature: Stored) -> None:
     assert rings == config.n_layers * config.window_size * planned.ring_row_nbytes
     for rows, size in ((cache.entries, planned.entry_nbytes), (cache.index_keys, planned.key_nbytes)):
         assert {one.part.code_nbytes + one.part.scale_nbytes for one in rows.values()} == {size}
+    cache.reserve(1)
+    assert cache.nbytes == rings + planned.page_nbytes

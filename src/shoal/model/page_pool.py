@@ -47,7 +47,8 @@ class PagePool:
         self._references: list[int] = []  # by page; 0 for one that is free
         self._memory: list[Page] = []
         self._free: list[int] = []
-        self._forgotten: deque[list[int]] = deque()
+        # Of tables that are gone. Finalizers add to it, perhaps in the middle of any method.
+        self.forgotten: deque[list[int]] = deque()
         self._lock = threading.Lock()
         self._grow(self.limit or max(expected, 1))
 
@@ -96,10 +97,6 @@ class PagePool:
         with self._lock:
             self._give(page_ids)
 
-    def forget(self, page_ids: list[int]) -> None:
-        """Give the pages later: a finalizer calls this, perhaps in the middle of any other method."""
-        self._forgotten.append(page_ids)
-
     def references(self, page_id: int) -> int:
         """How many sequences refer to a page."""
         return self._references[page_id]
@@ -116,8 +113,8 @@ class PagePool:
                 self._free.append(page_id)
 
     def _collect(self) -> None:
-        while self._forgotten:
-            self._give(self._forgotten.popleft())
+        while self.forgotten:
+            self._give(self.forgotten.popleft())
 
     def _grow(self, count: int) -> None:
         nbytes = self.layout.nbytes

@@ -21,7 +21,7 @@ class PageTable:
         self.memory: list[Page] = []
         self.addresses: Int64[Tensor, "room"] = torch.zeros(SMALLEST_ROOM, dtype=torch.int64)
         # Holds the list, not the table: what is in it when the table is gone was never given back.
-        weakref.finalize(self, pool.forget, self.ids).atexit = False
+        weakref.finalize(self, pool.forgotten.append, self.ids).atexit = False
 
     def writable(self, index: int) -> Page:
         """Page `index`, at most the one after the last, referred to by no other table: a shared one is copied first.

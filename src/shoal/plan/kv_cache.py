@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from shoal.config.layer_plan import LayerPlan, plan_layers
 from shoal.config.schema import ModelConfig
+from shoal.plan.page_layout import lay_out_page
 
 _Q8_GROUP, _Q4C_GROUP, _Q4I_GROUP = 32, 16, 32  # values that share a scale byte (spec §3.1)
 
@@ -41,10 +42,15 @@ class KVCache:
         return self.config.num_all_layers * self.config.window_size * self.ring_row_nbytes
 
     @property
+    def page_nbytes(self) -> int:
+        """Bytes of a page, in which entries and keys are held: 227,840 for 256 tokens of the release."""
+        return lay_out_page(self.config).nbytes
+
+    @property
     def sequence_nbytes(self) -> int:
-        """Bytes of a sequence of `context` tokens."""
-        rows = sum(self._positions(plan) for plan in self._sources)
-        return self.fixed_nbytes + rows * (self.entry_nbytes + self.key_nbytes)
+        """Bytes of a sequence of `context` tokens, its last page whole."""
+        layout = lay_out_page(self.config)
+        return self.fixed_nbytes + layout.pages_for(self.context) * layout.nbytes
 
     @property
     def read_nbytes(self) -> int:
