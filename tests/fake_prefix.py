@@ -25,6 +25,9 @@ class FakePrefix:
         self.hits.append(len(found))
         return (self.copy(self.kept[found]), len(found)) if found else None
 
-    def keep(self, ids: Sequence[int], cache: SequenceCache) -> None:
+    def keep(self, ids: Sequence[int], cache: SequenceCache, lasting: bool = True) -> None:
         assert cache.length == len(ids), (cache.length, len(ids))
         self.kept[tuple(ids)] = self.copy(cache)
+
+    def evict(self) -> bool:
+        return False

@@ -25,6 +25,7 @@ from shoal.engine.engine import MOST_RUNNING, MOST_WAITING, Engine
 from shoal.engine.kv_room import ByteRoom
 from shoal.engine.prefill import activations
 from shoal.engine.prefix import PrefixCache
+from shoal.engine.prefix_disk import PrefixDisk
 from shoal.engine.prefix_key import prefix_key
 from shoal.engine.prefix_options import PrefixOptions
 from shoal.engram.token_map import TokenMap
@@ -69,10 +70,9 @@ class LoadOptions:
     is there and written at the end, `record_routing` is written at the end; `prefetch` reads ahead, where that pays,
     the experts that the next layer may use; `threads` None takes all processors this process may use; `prefill_chunk`
     tokens of a prompt are read at once, None leaves it to the planner; `max_running` requests run together and
-    `max_waiting` more may wait; `prefix_memory` bytes keep what was computed of prompts and answers, 0 nothing, None
-    leaves it to the planner, and `prefix_directory` keeps it over a restart in `prefix_disk` bytes;
-    `cache_directory` keeps the Engram token map between runs; `notice` takes a sentence
-    on each thing that is slower than it should be.
+    `max_waiting` more may wait; `prefix_memory` bytes keep what was computed of prompts and replies, None takes a
+    share, and `prefix_directory` keeps it over a restart in `prefix_disk` bytes; `cache_directory` keeps the Engram
+    token map between runs; `notice` takes a sentence on each thing that is slower than it should be.
     """
 
     checkpoint: Path | None = None
@@ -109,6 +109,12 @@ class LoadOptions:
             raise OptionError("`resident_engram` keeps every Engram row in memory, expected no `engram_memory` with it")
         if self.also and self.checkpoint is None:
             raise OptionError("`also` adds to a checkpoint, expected `checkpoint` with it")
+        assert self.prefix  # which checks its own
+
+    @property
+    def prefix(self) -> PrefixOptions:
+        """What the prefix cache is told."""
+        return PrefixOptions(self.prefix_memory, self.prefix_directory, self.prefix_disk)
 
     @property
     def wishes(self) -> Wishes:
@@ -121,7 +127,6 @@ class LoadOptions:
             self.prefill_chunk,
             self.resident_engram,
             self.max_running,
-            self.prefix_memory,
         )
 
     def _counts(self) -> tuple[tuple[str, int | None], ...]:
@@ -152,18 +157,20 @@ class Assembled:
     engram_store: StoredEngramRows | None
     pool: PagePool
     prefix: PrefixCache | None
+    prefix_line: str
 
     def places(self) -> Iterator[str]:
         """Where each class of bytes lives and how much of it, for a person."""
         yield from self.budget.lines()
+        yield f"  {self.prefix_line}"
         yield f"  {self.expert_store.line()}"
         if self.config.has_engram:
             rows = "all of them in memory" if self.engram_store is None else self.engram_store.line()
             yield f"  Engram rows: {rows}"
 
     def close(self) -> None:
-        """Ends what runs; lets the kept prefixes and the experts go, which writes what is to be written of them, the
-        Engram rows and the checkpoint."""
+        """Ends what still runs, writes the prefixes that wait for it, and lets the experts, which writes what is to be
+        written of them, the Engram rows and the checkpoint go."""
         with ExitStack() as closing:
             closing.callback(self.checkpoint.close)
             if self.engram_store is not None:
@@ -193,7 +200,7 @@ def assemble(options: LoadOptions) -> Assembled:
     options = replace(options, notice=SaidOnce(options.notice))
     directory = options.checkpoint or MINIATURE
     config = _config(directory)
-    budget = plan_budget(count_stored(config), options.wishes, _usable_memory(), activations(config))
+    budget, prefix_nbytes = _budget(config, options)
     tokenizer = Tokenizer.load(directory, config.vocab_size)
     threads = options.threads or read_cores(PROC, CGROUP, affinity()).usable
     arithmetic = arithmetic_named(options.arithmetic, options.isa, threads)
@@ -202,6 +209,9 @@ def assemble(options: LoadOptions) -> Assembled:
     with ExitStack() as on_failure:
         checkpoint = on_failure.enter_context(Checkpoint.open(directory, options.also))
         _say_what_is_slow(checkpoint, options.notice or say_nothing)
+        disk = _prefix_disk(checkpoint, config, tokenizer, options)
+        if disk is not None:
+            on_failure.callback(disk.close)
         plans = plan_layers(config)
         store = _experts(checkpoint, config, plans, options, budget)
         if store.cached is not None:
@@ -223,44 +233,50 @@ def assemble(options: LoadOptions) -> Assembled:
             notice=options.notice,
             through_page_cache=None,
         )
-        pool = loaded.backbone.new_pool()
-
-        def new_cache() -> SequenceCache:
-            return loaded.backbone.new_cache(pool=pool)
-
-        prefix = _prefix(new_cache, checkpoint, tokenizer, config, options, budget)
         on_failure.pop_all()
     eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
     report = _with_resident(loaded.report, engram_reader.read, time.perf_counter() - started)
-    engine = Engine(
-        loaded.backbone,
+    pool = loaded.backbone.new_pool()
+    prefix = None
+    if prefix_nbytes:
+        prefix = PrefixCache(_cache_maker(loaded.backbone, pool), prefix_nbytes, disk, options.notice)
+    engine = _engine(loaded.backbone, eos_id, budget, options, pool, prefix)
+    parts = loaded.backbone, tokenizer, config, checkpoint, report, budget, store, engram_store, pool, prefix
+    return Assembled(engine, *parts, options.prefix.line(prefix_nbytes))
+
+
+def _engine(
+    backbone: Backbone, eos_id: int, budget: Budget, options: LoadOptions, pool: PagePool, prefix: PrefixCache | None
+) -> Engine:
+    return Engine(
+        backbone,
         eos_id,
         budget.chunk,
         cache_tokens=budget.context,
-        new_cache=new_cache,
-        kv_room=_kv_room(config, budget, pool),
+        new_cache=_cache_maker(backbone, pool),
+        kv_room=_kv_room(backbone.config, budget, pool),
         prefix=prefix,
         max_running=options.max_running,
         max_waiting=options.max_waiting,
     )
-    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, budget, store, engram_store, pool, prefix)
 
 
-def _prefix(
-    new_cache: Callable[[], SequenceCache],
-    checkpoint: Checkpoint,
-    tokenizer: Tokenizer,
-    config: ModelConfig,
-    options: LoadOptions,
-    budget: Budget,
-) -> PrefixCache | None:
-    """Kept prefixes have pages of the same pool as what runs, for they share them."""
-    wanted = PrefixOptions(budget.prefix, options.prefix_directory, options.prefix_disk)
+def _cache_maker(backbone: Backbone, pool: PagePool) -> Callable[[], SequenceCache]:
+    return lambda: backbone.new_cache(pool=pool)
 
-    def key() -> str:
-        return prefix_key(checkpoint, config, tokenizer.path, options.arithmetic)
 
-    return wanted.open(new_cache, key, config, options.notice)
+def _budget(config: ModelConfig, options: LoadOptions) -> tuple[Budget, int]:
+    """The plan, whose `memory` is the prefix cache's too, and the bytes that this one takes of it."""
+    usable, wishes = _usable_memory(), options.wishes
+    prefix = options.prefix.nbytes(usable if wishes.memory is None else wishes.memory)
+    if wishes.memory is not None:
+        if prefix >= wishes.memory:
+            raise OptionError(
+                f"`prefix_memory` is {prefix:,} bytes, expected less than the {wishes.memory:,} of `memory`"
+            )
+        wishes = replace(wishes, memory=wishes.memory - prefix)
+    budget = plan_budget(count_stored(config), wishes, max(0, usable - prefix), activations(config))
+    return replace(budget, memory=budget.memory + prefix), prefix
 
 
 def _kv_room(config: ModelConfig, budget: Budget, pool: PagePool) -> ByteRoom:
@@ -268,6 +284,15 @@ def _kv_room(config: ModelConfig, budget: Budget, pool: PagePool) -> ByteRoom:
     layout, fixed = pool.layout, KVCache(config, 0).fixed_nbytes
     least = fixed + layout.pages_for(budget.context) * layout.nbytes
     return ByteRoom(max(budget.kv, least), layout.nbytes, fixed, layout.tokens)
+
+
+def _prefix_disk(
+    checkpoint: Checkpoint, config: ModelConfig, tokenizer: Tokenizer, options: LoadOptions
+) -> PrefixDisk | None:
+    def key() -> str:
+        return prefix_key(checkpoint, config, tokenizer.path, options.arithmetic)
+
+    return options.prefix.open_disk(key, config, options.notice)
 
 
 def _say_what_is_slow(checkpoint: Checkpoint, notice: Notice) -> None:

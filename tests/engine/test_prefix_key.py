@@ -94,5 +94,5 @@ def test_another_arithmetic_config_or_version_is_another_key(monkeypatch: pytest
 
 def test_a_tokenizer_that_cannot_be_read_is_named(copy: Path) -> None:
     (copy / "tokenizer.json").unlink()
-    with pytest.raises(TokenizerError, match="tokenizer.json` cannot be read"):
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json` cannot be read"):
         key(copy)

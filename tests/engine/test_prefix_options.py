@@ -4,16 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from prefix_world import CONFIG, KEY, new_cache, sequence
-from shoal.engine.prefix import PrefixCache
+from prefix_world import CONFIG, KEY
 from shoal.engine.prefix_options import FOLDER, PrefixOptions
 from shoal.errors import OptionError
 
 ROOM = 1 << 24
-
-
-def opened(options: PrefixOptions) -> PrefixCache | None:
-    return options.open(new_cache, lambda: KEY, CONFIG)
 
 
 @pytest.mark.parametrize(
@@ -30,22 +25,19 @@ def test_what_cannot_be_is_refused(memory: int, directory: Path | None, disk: in
         PrefixOptions(memory, directory, disk)
 
 
-def test_without_memory_there_is_no_cache() -> None:
-    assert opened(PrefixOptions(0)) is None
+def test_it_takes_what_it_is_given_or_a_share() -> None:
+    assert [PrefixOptions(memory).nbytes(3200) for memory in (0, 7, None)] == [0, 7, 100]
 
 
-def test_without_a_directory_it_is_in_memory_only() -> None:
-    cache = opened(PrefixOptions(ROOM))
-    assert cache is not None and cache.limit == ROOM and cache.statistics().disk is None
-    cache.close()
+def test_it_says_where_it_keeps() -> None:
+    assert PrefixOptions().line(0) == "prefix cache: none"
+    assert PrefixOptions(None).line(1 << 30) == "prefix cache: 1.00 GiB, forgotten at the end"
+    places = PrefixOptions(None, Path("d"), 1 << 31).line(1 << 30)
+    assert places == f"prefix cache: 1.00 GiB; 2.00 GiB on the disk, in `d/{FOLDER}`"
 
 
-def test_a_directory_serves_the_next_start(tmp_path: Path) -> None:
-    for length in (0, 3):
-        cache = opened(PrefixOptions(ROOM, tmp_path))
-        assert cache is not None
-        hit = cache.find((1, 2, 3, 4))
-        assert (0 if hit is None else hit[1]) == length
-        cache.keep((1, 2, 3), sequence((1, 2, 3)))
-        cache.close()
-    assert (tmp_path / FOLDER).is_dir()
+def test_a_directory_is_opened_in_a_folder_of_its_own_and_the_key_is_asked_for_then_only(tmp_path: Path) -> None:
+    assert PrefixOptions(ROOM).open_disk(lambda: pytest.fail("asked"), CONFIG) is None
+    disk = PrefixOptions(ROOM, tmp_path, 7).open_disk(lambda: KEY, CONFIG)
+    assert disk is not None and (disk.directory.path, disk.directory.limit) == (tmp_path / FOLDER, 7)
+    disk.close()

@@ -21,7 +21,7 @@ def budget(stored: Stored, usable: int = 0, **wishes: Any) -> Budget:
 
 
 def total(found: Budget) -> int:
-    parts = found.dense, found.program, found.activations, found.kv, found.prefix, found.experts or 0, found.engram or 0
+    parts = found.dense, found.program, found.activations, found.kv, found.experts or 0, found.engram or 0
     return sum(parts)
 
 
@@ -47,14 +47,12 @@ def test_experts_that_all_fit_are_the_page_caches_and_rows_get_the_rest(release:
 
 
 @pytest.mark.parametrize("gibibytes", [11, 14, 64, 256])
-def test_more_sequences_and_kept_prefixes_are_within_the_budget_too(release: Stored, gibibytes: int) -> None:
-    found = budget(release, memory=gibibytes * GIB, sequences=8, prefix=None)
+def test_more_sequences_are_within_the_budget_too(release: Stored, gibibytes: int) -> None:
+    found = budget(release, memory=gibibytes * GIB, sequences=8)
     assert found.memory == total(found) == gibibytes * GIB and found.context >= 4096
-    assert 0 <= found.prefix <= gibibytes * GIB // 32
     assert found.context == context_within(release.config, found.kv)
     # Eight can run together even then.
     assert found.kv >= 7 * KVCache(release.config, 1).fixed_nbytes + KVCache(release.config, 4096).sequence_nbytes
-    assert budget(release, memory=gibibytes * GIB, sequences=8, prefix=12345).prefix == 12345
 
 
 def test_a_cache_for_eight_is_never_more_than_eight_whole_contexts(release: Stored) -> None:
@@ -93,7 +91,6 @@ def test_resident_tables_are_counted(release: Stored) -> None:
         ({"memory": 9 * GIB}, "the dense weights", "no option makes these smaller"),
         ({"memory": 10 * GIB, "kv": 2 * GIB}, "the KV cache", "--kv-memory"),
         ({"memory": 10 * GIB, "chunk": 4096}, "the activations of a chunk", "--prefill-chunk"),
-        ({"memory": 11 * GIB, "prefix": 5 * GIB}, "the kept prefixes", "--prefix-memory"),
         ({"memory": 11 * GIB, "engram": 5 * GIB}, "the Engram rows", "--engram-memory"),
         ({"memory": 11 * GIB, "experts": 5 * GIB}, "the routed experts", "--expert-memory"),
     ],

@@ -145,10 +145,29 @@ def test_a_disk_serves_where_memory_has_no_room(model: Watched, tmp_path: Path) 
     prefix.close()
 
 
+def test_requests_that_run_together_share_what_each_of_them_computes(model: Watched) -> None:
+    pool = model.backbone.new_pool(page_tokens=8)
+    prefix = PrefixCache(lambda: model.backbone.new_cache(pool=pool), 1 << 28)
+    engine = Engine(model, model.eos_id, 16, new_cache=lambda: model.backbone.new_cache(pool=pool), prefix=prefix)
+    text = model.tokenizer.encode_prompt(TEXT + TEXT)
+    prompts = [text, text, [*text, 5, 6], [*text[:20], *text[1:]], text[:9], [*text, 5, 6, 7]]
+    options = SamplingOptions(max_new_tokens=5, temperature=1.0, seed=5)
+    tickets = [engine.submit(Request(tuple(prompt), options)) for prompt in prompts]
+    tickets[4].cancel()
+    answers = [tuple(event.token_id for event in ticket if isinstance(event, TokenEvent)) for ticket in tickets]
+    assert answers[0] == answers[1] and tickets[1].cached_tokens == len(text) - 1
+    for number in (0, 2, 3, 5):
+        alone = model.run(prompts[number], 5, None)
+        assert tuple(token_id for token_id in answers[number] if token_id is not None) == alone.ids
+    assert engine.is_idle and pool.num_used > 0
+    prefix.close()
+    assert pool.num_used == 0
+
+
 PROMPTS = st.lists(st.sampled_from([3, 4, 5]), min_size=1, max_size=70)
 
 
-@settings(max_examples=6, phases=(Phase.generate,))
+@settings(max_examples=4, phases=(Phase.generate,))
 @given(data=st.data())
 def test_whatever_was_kept_and_evicted_the_bits_are_those_of_a_fresh_run(model: Watched, data: st.DataObject) -> None:
     prefix = model.prefix(nbytes=4 * model.new_cache().nbytes)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from fake_prefix import FakePrefix
 from shoal.assemble import MINIATURE
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layouts import load_config
-from shoal.engine import scheduler
+from shoal.engine import prefix_lengths, scheduler
 from shoal.engine.engine import Engine
 from shoal.engine.events import TokenEvent
 from shoal.engine.kv_room import ByteRoom
+from shoal.engine.prefix import PrefixCache
 from shoal.engine.request import Request
 from shoal.engine.sampler import Sampler
 from shoal.engine.sampling_options import SamplingOptions
@@ -118,7 +118,9 @@ class Trial:
         self.pool = pool = backbone.new_pool(page_tokens=setting.page_tokens)
         pages = pool.layout.pages_for(max(map(len, alone.prompts)) + MOST_NEW) + setting.spare_pages
         self.room = ByteRoom(pages, 1, 0, setting.page_tokens)
-        self.prefix = FakePrefix(lambda cache: cache.fork(), stride=32) if setting.has_prefix else None
+        # Room for few snapshots, so that they come and go.
+        nbytes = 6 * backbone.new_cache().fixed_nbytes + 40 * pool.layout.nbytes
+        self.prefix = PrefixCache(lambda: backbone.new_cache(pool=pool), nbytes) if setting.has_prefix else None
         self.engine = Engine(
             backbone,
             alone.eos_id,
@@ -136,8 +138,9 @@ class Trial:
 
     def end(self) -> None:
         """Nothing is left but what the prefix cache keeps."""
-        for cache in () if self.prefix is None else self.prefix.kept.values():
-            cache.release()
+        if self.prefix is not None:
+            assert self.prefix.statistics().nbytes <= self.prefix.limit
+            self.prefix.close()
         assert (self.pool.num_used, self.room.used_nbytes) == (0, 0)
 
 
@@ -187,6 +190,7 @@ def play(alone: Alone, setting: Setting, requests: Sequence[Asked]) -> Counter[s
 
 def test_requests_of_any_mixture_get_the_bits_they_get_alone(miniature: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "RESERVE_TOKENS", 0)
+    monkeypatch.setattr(prefix_lengths, "KEPT_EVERY", 32)
     alone, seen = Alone(*miniature), Counter[str]()
 
     # Not shrunk: that would take minutes, and each request says by itself what it should have been.

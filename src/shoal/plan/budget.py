@@ -21,15 +21,14 @@ from shoal.plan.least_memory import (
     least_parts,
 )
 from shoal.plan.memory_split import refuse_too_little
-from shoal.plan.size import GIB, MIB, gib
+from shoal.plan.size import MIB, gib
 from shoal.plan.stored import ENGRAM_TABLES, Stored
 
 MARGIN = 0.05
 """Of what is free, left to other programs where no budget is given."""
-# Of what is spare once everything has its least: a chunk of a prompt, the KV cache, kept prefixes, Engram rows while
-# experts do not all fit.
-CHUNK_SHARE, KV_SHARE, PREFIX_SHARE, ROW_SHARE = 3, 32, 32, 64
-MOST_PREFIX_NBYTES = 8 * GIB
+# Of what is spare once everything has its least: a chunk of a prompt, the KV cache, Engram rows while experts do not
+# all fit.
+CHUNK_SHARE, KV_SHARE, ROW_SHARE = 3, 32, 64
 MOST_ROW_NBYTES = 256 * MIB
 
 
@@ -37,8 +36,7 @@ MOST_ROW_NBYTES = 256 * MIB
 class Budget:
     """Bytes by class. `experts` None: all fit, and the page cache holds them; `engram` None: all rows are resident.
 
-    `context` tokens are what `kv` holds of one sequence that is alone; `chunk` tokens of a prompt are computed at once;
-    `prefix` is for sequences that have ended.
+    `context` tokens are what `kv` holds of one sequence that is alone; `chunk` tokens of a prompt are computed at once.
     """
 
     memory: int
@@ -46,7 +44,6 @@ class Budget:
     program: int
     activations: int
     kv: int
-    prefix: int
     experts: int | None
     engram: int | None
     context: int
@@ -57,8 +54,6 @@ class Budget:
         yield f"memory: {gib(self.memory)} for everything"
         yield f"  dense weights {gib(self.dense)}, program {gib(self.program)} (assumed)"
         yield f"  KV cache {gib(self.kv)}, enough for {self.context:,} tokens"
-        if self.prefix:
-            yield f"  kept prefixes {gib(self.prefix)}"
         yield f"  activations {gib(self.activations)}, prompts are read {self.chunk:,} tokens at once"
 
 
@@ -77,13 +72,12 @@ def plan_budget(stored: Stored, wishes: Wishes, usable: int, activations: Activa
     kv = wishes.kv
     if kv is None:
         kv = kv_nbytes(stored.config, least.kv + spare // KV_SHARE, wishes.sequences)
-    prefix = min(spare // PREFIX_SHARE, MOST_PREFIX_NBYTES) if wishes.prefix is None else wishes.prefix
-    used = replace(least, activations=chunk * activations.token_nbytes, kv=kv, prefix=prefix)
+    used = replace(least, activations=chunk * activations.token_nbytes, kv=kv)
     rest = max(0, memory - used.nbytes + used.experts)
     experts = _experts(stored, wishes, rest)
     rows = _rows(stored, wishes, rest, experts)
     context = _context(stored.config, kv)
-    return Budget(memory, stored.dense, PROGRAM_NBYTES, used.activations, kv, prefix, experts, rows, context, chunk)
+    return Budget(memory, stored.dense, PROGRAM_NBYTES, used.activations, kv, experts, rows, context, chunk)
 
 
 def _context(config: ModelConfig, kv: int) -> int:

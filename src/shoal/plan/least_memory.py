@@ -17,8 +17,7 @@ SHORTEST_CONTEXT = 4096
 class Wishes:
     """What a person gave, in bytes: `memory` for everything, the others for a class; None leaves it to the planner.
 
-    `chunk` tokens of a prompt are computed at once; `resident_engram` keeps all Engram rows; `sequences` run together;
-    `prefix` is for what is kept of sequences that have ended.
+    `chunk` tokens of a prompt are computed at once; `resident_engram` keeps all Engram rows; `sequences` run together.
     """
 
     memory: int | None = None
@@ -28,7 +27,6 @@ class Wishes:
     chunk: int | None = None
     resident_engram: bool = False
     sequences: int = 1
-    prefix: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,6 @@ class Parts:
     dense: int
     activations: int
     kv: int
-    prefix: int
     rows: int
     experts: int
     wishes: Wishes
@@ -67,7 +64,6 @@ class Parts:
             Term("the program (assumed)", PROGRAM_NBYTES, None),
             Term("the activations of a chunk of a prompt", self.activations, "`--prefill-chunk` makes these smaller"),
             Term("the KV cache", self.kv, shorter),
-            Term("the kept prefixes", self.prefix, "`--prefix-memory` makes this smaller"),
             Term("the Engram rows", self.rows, smaller),
             Term("the routed experts", self.experts, "`--expert-memory` makes this smaller"),
         ]
@@ -80,7 +76,6 @@ def least_parts(stored: Stored, wishes: Wishes, activations: Activations) -> Par
         stored.dense,
         (wishes.chunk or activations.chunks[-1]) * activations.token_nbytes,
         kv_nbytes(stored.config, 0, wishes.sequences) if wishes.kv is None else wishes.kv,
-        wishes.prefix or 0,
         tables if wishes.resident_engram else wishes.engram or 0,
         least_experts(stored) if wishes.experts is None else wishes.experts,
         wishes,
