@@ -110,7 +110,7 @@ def test_a_whole_life(process: "subprocess.Popen[str]") -> None:
             *_, last, done = lines
     assert done == "data: [DONE]"
     assert json.loads(last[6:])["choices"][0]["finish_reason"] == "length"
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (0, "")
     assert f"serving deepseek-v4.1-flash at {url}" in err and err.endswith("stopped\n")
     assert "Traceback" not in err

@@ -62,7 +62,8 @@ def test_whoever_watches_needs_no_key(locked: httpx.Client) -> None:
 
 def test_a_page_that_is_allowed_is_told_so_even_of_an_error(locked: httpx.Client) -> None:
     headers = {"Origin": "https://chat.example", "Access-Control-Request-Method": "POST"}
-    asked = locked.options("/v1/chat/completions", headers=headers | {"Access-Control-Request-Headers": "authorization"})
+    headers |= {"Access-Control-Request-Headers": "authorization"}
+    asked = locked.options("/v1/chat/completions", headers=headers)
     assert asked.status_code == 200
     assert asked.headers["access-control-allow-origin"] == "https://chat.example"
     refused = locked.post("/v1/chat/completions", headers=headers, json=BODY)

@@ -103,7 +103,8 @@ def test_reminders_at_the_end_stand_where_the_reply_begins() -> None:
     assert render_text([reminder]) == "<｜begin▁of▁sentence｜><｜latest_reminder｜>R<｜Assistant｜></think>"
 
 
-MARKED = st.lists(st.sampled_from(["<think>", "</think>", "<｜User｜>", EOS, "｜DSML｜ calls>", "a", " ", "\n"])).map("".join)
+SPELLED = ("<think>", "</think>", "<｜User｜>", EOS, "｜DSML｜ calls>", "a", " ", "\n")
+MARKED = st.lists(st.sampled_from(SPELLED)).map("".join)
 
 
 @given(MARKED, MARKED, MARKED)
