@@ -35,7 +35,7 @@ async def completions(request: Request, body: Annotated[CompletionBody, Depends(
     """How one text or several go on."""
     served = served_of(request)
     prompts = await asyncio.to_thread(read_prompts, body, served.model.tokenizer, served.options.limits)
-    sampling = body.options(body.max_tokens or _DEFAULT_TOKENS, body.logprobs, tuple(body.stop or ()))
+    sampling = body.options(body.max_tokens or _DEFAULT_TOKENS, body.logprobs)
     asked = Completions.ask(served, body, prompts, sampling)
     headers = {SEED_HEADER: str(sampling.seed)}
     request.state.usage = asked.continuations[0].usage

@@ -1,5 +1,6 @@
 """What goes wrong, as a client is told: a status, a sentence and what to do, in the shape of the protocol asked."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,8 @@ class ApiError(Exception):
         return _KINDS.get(self.status, INVALID if self.status < 500 else SERVER)
 
 
+_FIELD = re.compile(r"`([a-z_]\w*(?:[.\[][\w.\[\]]*)?)`")
+
 Shape = Callable[[ApiError], dict[str, Any]]
 
 
@@ -69,6 +72,6 @@ def as_api_error(problem: ShoalError, retry_after: int = 1) -> ApiError:
 
 
 def _quoted(message: str) -> str | None:
-    """The field that a sentence begins with, as ours do: `name` is …"""
-    parts = message.split("`", 2)
-    return parts[1] if len(parts) == 3 and not parts[0] else None
+    """The field that a sentence names first, as ours do: `name` is …"""
+    found = _FIELD.search(message)
+    return found[1] if found else None

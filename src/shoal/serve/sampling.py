@@ -41,7 +41,7 @@ class SamplingFields(BaseModel):
     seed: int | None = Field(None, ge=-(2**63), lt=2**64)
     stop: Stop = None
 
-    def options(self, max_new_tokens: int, logprobs: int | None = None, stop: tuple[str, ...] = ()) -> SamplingOptions:
+    def options(self, max_new_tokens: int, logprobs: int | None = None) -> SamplingOptions:
         """Absent fields have the API's defaults: temperature 1, everything kept, and a seed of chance.
 
         Raises `ApiError` for what `SamplingOptions` refuses.
@@ -52,7 +52,11 @@ class SamplingFields(BaseModel):
         given |= {name: value for name in names if (value := getattr(self, name)) is not None}
         try:
             return SamplingOptions(
-                max_new_tokens=max_new_tokens, logprobs=logprobs, stop=stop, logit_bias=self._biases(), **given
+                max_new_tokens=max_new_tokens,
+                logprobs=logprobs,
+                stop=tuple(self.stop or ()),
+                logit_bias=self._biases(),
+                **given,
             )
         except OptionError as problem:
             raise as_api_error(problem) from None
