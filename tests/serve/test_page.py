@@ -389,7 +389,16 @@ def test_light_markdown_has_its_shapes_and_code_can_be_copied(shown: Page, api: 
     assert shown.complaints == []
 
 
-HARD = ("- " * 5000 + "x", "> " * 5000, "**a" * 20_000, "`a" * 15_000, "[" * 30_000, "|-" * 9000)
+HARD = (
+    "- " * 900 + "x",
+    "> " * 900 + "x",
+    "- " * 5000 + "x",
+    "> " * 5000,
+    "**a" * 20_000,
+    "`a" * 15_000,
+    "[" * 30_000,
+    "|-" * 9000,
+)
 
 
 @needs_chromium
@@ -399,6 +408,9 @@ def test_text_that_is_hard_to_read_is_read_in_time(shown: Page, api: FakeApi) ->
         shown.send("Go")
         shown.tab.wait_for_selector(f"p:has-text('The end {number}')", timeout=10_000)
         shown.replies()
+    # Deeper than people write it is text.
+    assert shown.tab.query_selector("#log " + "li " * 8) is None
+    assert shown.tab.query_selector("#log " + "blockquote " * 8) is None
     assert shown.complaints == []
 
 
