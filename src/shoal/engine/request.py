@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from shoal.config.schema import ModelConfig
+from shoal.engine.constraint import ConstraintMaker
 from shoal.engine.sampling_options import GREEDY, SamplingOptions
 from shoal.errors import PromptError
 
@@ -28,10 +29,14 @@ class Room:
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt, as ids with everything in it that the model shall see (BOS too), and how to continue it."""
+    """One prompt, as ids with everything in it that the model shall see (BOS too), and how to continue it.
+
+    `constraint` makes what decides which tokens may come; None lets any.
+    """
 
     prompt_ids: tuple[int, ...]
     options: SamplingOptions = field(default=GREEDY)
+    constraint: ConstraintMaker | None = None
 
     def check(self, config: ModelConfig, room: Room) -> None:
         """Raises `PromptError` unless the prompt has tokens of this vocabulary and leaves room for a new one."""

@@ -32,7 +32,7 @@ class Sequence:
         self.cache = caches.new_cache(len(request.prompt_ids) + self.limit)
         self.pending = request.prompt_ids
         self.count = 0
-        self._sampler = Sampler(request.options, request.prompt_ids, vocab_size)
+        self._sampler = Sampler(request.options, request.prompt_ids, vocab_size, request.constraint)
         self.seconds = 0.0
 
     @property
@@ -52,6 +52,7 @@ class Sequence:
             self.end("stop")
             return False
         reason = self._limit_reason if self.count == self.limit else None
+        reason = "stop" if self._sampler.is_done else reason
         self.ticket.put(TokenEvent(token_id, reason, self._seconds(), self._sampler.logprobs(logits, token_id)))
         self.pending = (token_id,)
         return reason is None
