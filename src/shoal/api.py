@@ -9,7 +9,7 @@ from typing import Self, TypedDict, TypeGuard, Unpack
 from shoal.assemble import Assembled, LoadOptions, assemble
 from shoal.checkpoint.direct_file import Notice
 from shoal.engine.answer import Answer, Completion
-from shoal.engine.engine import PromptProgress
+from shoal.engine.engine import MOST_RUNNING, MOST_WAITING, PromptProgress
 from shoal.engine.request import Request
 from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import PromptError
@@ -39,7 +39,8 @@ class Sampling(TypedDict, total=False):
 
 
 class Places(TypedDict, total=False):
-    """Keywords of `load`: what may be taken of the memory, where things live, and what is kept about them."""
+    """Keywords of `load`: what may be taken of the memory, where things live, what is kept about them, and how many
+    requests are taken."""
 
     also: Sequence[Path]
     memory: int | None
@@ -50,6 +51,8 @@ class Places(TypedDict, total=False):
     expert_profile: Path | None
     record_routing: Path | None
     prefetch: bool
+    max_running: int
+    max_waiting: int
 
 
 class Shoal:
@@ -105,6 +108,8 @@ def load(
     engram_memory: int | None = None,
     threads: int | None = None,
     prefill_chunk: int | None = None,
+    max_running: int = MOST_RUNNING,
+    max_waiting: int = MOST_WAITING,
     cache_directory: str | os.PathLike[str] | None = None,
     progress: TotalProgress | None = None,
     notice: Notice | None = None,
@@ -128,6 +133,8 @@ def load(
         engram_memory=engram_memory,
         threads=threads,
         prefill_chunk=prefill_chunk,
+        max_running=max_running,
+        max_waiting=max_waiting,
         cache_directory=cache,
         progress=progress,
         notice=notice,

@@ -21,7 +21,7 @@ from shoal.config.schema import ModelConfig
 from shoal.doctor.cores import affinity, read_cores
 from shoal.doctor.disk import read_disk, why_slow
 from shoal.doctor.memory import read_memory
-from shoal.engine.engine import Engine
+from shoal.engine.engine import MOST_RUNNING, MOST_WAITING, Engine
 from shoal.engine.prefill import activations
 from shoal.engram.token_map import TokenMap
 from shoal.errors import CheckpointError, ConfigError, OptionError
@@ -60,8 +60,9 @@ class LoadOptions:
     leaves each to the planner; `resident_engram` reads the whole Engram tables instead; `expert_profile` is read if it
     is there and written at the end, `record_routing` is written at the end; `prefetch` reads ahead, where that pays,
     the experts that the next layer may use; `threads` None takes all processors this process may use; `prefill_chunk`
-    tokens of a prompt are read at once, None leaves it to the planner; `cache_directory` keeps the Engram token map
-    between runs; `notice` takes a sentence on each thing that is slower than it should be.
+    tokens of a prompt are read at once, None leaves it to the planner; `max_running` requests run together and
+    `max_waiting` more may wait; `cache_directory` keeps the Engram token map between runs; `notice` takes a sentence
+    on each thing that is slower than it should be.
     """
 
     checkpoint: Path | None = None
@@ -79,6 +80,8 @@ class LoadOptions:
     engram_memory: int | None = None
     threads: int | None = None
     prefill_chunk: int | None = None
+    max_running: int = MOST_RUNNING
+    max_waiting: int = MOST_WAITING
     cache_directory: Path | None = None
     progress: TotalProgress | None = None
     notice: Notice | None = None
@@ -114,6 +117,8 @@ class LoadOptions:
             ("reader_threads", self.reader_threads),
             ("threads", self.threads),
             ("prefill_chunk", self.prefill_chunk),
+            ("max_running", self.max_running),
+            ("max_waiting", self.max_waiting),
         )
 
 
@@ -199,7 +204,14 @@ def assemble(options: LoadOptions) -> Assembled:
         on_failure.pop_all()
     eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
     report = _with_resident(loaded.report, engram_reader.read, time.perf_counter() - started)
-    engine = Engine(loaded.backbone, eos_id, budget.chunk, cache_tokens=budget.context)
+    engine = Engine(
+        loaded.backbone,
+        eos_id,
+        budget.chunk,
+        cache_tokens=budget.context,
+        max_running=options.max_running,
+        max_waiting=options.max_waiting,
+    )
     return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, budget, store, engram_store)
 
 

@@ -61,9 +61,17 @@ class OptionError(ShoalError):
     """Options contradict each other or the machine cannot honour them."""
 
 
+class CacheFullError(ShoalError):
+    """The KV cache has no page left; releasing a sequence makes room."""
+
+
 class QueueFullError(ShoalError):
     """As many requests wait as may; asking again later can succeed."""
 
 
 class EngineStoppedError(ShoalError):
     """The engine was closed, or failed, before the request ended."""
+
+
+class RemoteError(ShoalError):
+    """A server that was asked is out of reach, refused, or did not answer as agreed."""
