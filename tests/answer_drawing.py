@@ -20,7 +20,9 @@ def draw_answer(
     constraint, generator = maker(), torch.Generator().manual_seed(seed)
     ids: list[int] = []
     while len(ids) < most:
-        logits = torch.randn(vocab_size, generator=generator) + closing(tokenizer, vocab_size) * min(12, 0.15 * len(ids))
+        logits = torch.randn(vocab_size, generator=generator) + closing(tokenizer, vocab_size) * min(
+            12, 0.15 * len(ids)
+        )
         mask = constraint.mask()
         if mask is not None:
             logits[~mask] = -torch.inf

@@ -35,7 +35,12 @@ def test_an_answer_comes_whole(client: openai.OpenAI) -> None:
 def test_a_stream_holds_the_same_answer_and_its_usage_last(client: openai.OpenAI) -> None:
     chunks = list(
         client.chat.completions.create(
-            model="any", messages=ASK, temperature=0, stream=True, extra_body=OFF, stream_options={"include_usage": True}
+            model="any",
+            messages=ASK,
+            temperature=0,
+            stream=True,
+            extra_body=OFF,
+            stream_options={"include_usage": True},
         )
     )
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1]) == ANSWER
@@ -79,7 +84,9 @@ def test_thinking_is_switched_off_in_the_ways_clients_know(http: httpx.Client, g
     assert found["count"] < http.post("/tokenize", json={"messages": ASK}).json()["count"]
 
 
-@pytest.mark.parametrize(("effort", "number"), [("low", 50), ("high", 75), ("max", 100), (1, 1), ("37", 37), (100, 100)])
+@pytest.mark.parametrize(
+    ("effort", "number"), [("low", 50), ("high", 75), ("max", 100), (1, 1), ("37", 37), (100, 100)]
+)
 def test_an_effort_is_a_name_or_a_number(http: httpx.Client, effort: object, number: int) -> None:
     found = http.post("/tokenize", json={"messages": ASK, "reasoning_effort": effort}).json()
     text = http.post("/detokenize", json={"tokens": found["tokens"]}).json()["prompt"]
@@ -115,7 +122,14 @@ def test_a_stream_tells_the_same_probabilities(client: openai.OpenAI) -> None:
     whole = ask(client, logprobs=True, top_logprobs=2, max_tokens=4).choices[0].logprobs
     told = []
     for chunk in client.chat.completions.create(
-        model="any", messages=ASK, temperature=0, stream=True, extra_body=OFF, logprobs=True, top_logprobs=2, max_tokens=4
+        model="any",
+        messages=ASK,
+        temperature=0,
+        stream=True,
+        extra_body=OFF,
+        logprobs=True,
+        top_logprobs=2,
+        max_tokens=4,
     ):
         logprobs = chunk.choices[0].logprobs
         told += (logprobs.content or []) if logprobs is not None else []

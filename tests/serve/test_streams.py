@@ -121,9 +121,7 @@ def test_the_official_client_raises_an_error_that_comes_behind_the_headers(
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
-def test_an_error_before_anything_was_sent_is_a_status(
-    asker: httpx.Client, engine: ScriptedEngine, path: str
-) -> None:
+def test_an_error_before_anything_was_sent_is_a_status(asker: httpx.Client, engine: ScriptedEngine, path: str) -> None:
     threading.Thread(target=lambda: engine.ticket().fail(CheckpointError("`model-1` was shortened"))).start()
     answer = asker.post(path, json=BODY | {"prompt": "go"})
     assert answer.status_code == 500

@@ -130,7 +130,7 @@ def _thinking(body: CountBody, config: Mapping[str, Any]) -> Thinking:
 
     A call that has to come begins at once, which leaves no room for a thought.
     """
-    given = read_thinking(config.get("effort"), body.thinking, None)
+    given = read_thinking(config.get("effort"), body.thinking, None, field="output_config.effort")
     if body.tool_choice is not None and body.tool_choice.type in ("any", "tool"):
         return Thinking(is_on=False)
     budget = (body.thinking or {}).get("budget_tokens")

@@ -16,6 +16,7 @@ from shoal.errors import ShoalError
 from shoal.serve.errors import ApiError, as_api_error
 from shoal.serve.metrics import Metrics
 from shoal.serve.options import ServeOptions
+from shoal.serve.response_store import ResponseStore
 from shoal.text.grammar_vocabulary import GrammarVocabulary
 from shoal.text.tokenizer import Tokenizer
 from shoal.text.turns import Turns
@@ -48,6 +49,7 @@ class Served:
     def __init__(self, options: ServeOptions | None = None) -> None:
         self.options = options or ServeOptions()
         self.turns = Turns()
+        self.responses = ResponseStore()
         self.metrics = Metrics()
         self.started = self.now()
         self.is_draining = False
