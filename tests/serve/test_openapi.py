@@ -52,7 +52,10 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=8,
 )
-FIELDS = ["messages", "prompt", "tools", "tool_choice", "thinking", "stop", "n", "logit_bias", "response_format", "seed", "reasoning_effort", "chat_template_kwargs", "stream_options", "max_tokens", "logprobs", "tokens", "stream"]
+FIELDS = (
+    *("messages", "prompt", "tools", "tool_choice", "thinking", "stop", "n", "logit_bias", "response_format", "seed"),
+    *("reasoning_effort", "chat_template_kwargs", "stream_options", "max_tokens", "logprobs", "tokens", "stream"),
+)
 
 
 @pytest.fixture(scope="module")
