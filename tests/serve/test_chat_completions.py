@@ -35,7 +35,12 @@ def test_an_answer_comes_whole(client: openai.OpenAI) -> None:
 def test_a_stream_holds_the_same_answer_and_its_usage_last(client: openai.OpenAI) -> None:
     chunks = list(
         client.chat.completions.create(
-            model="any", messages=ASK, temperature=0, stream=True, extra_body=OFF, stream_options={"include_usage": True}
+            model="any",
+            messages=ASK,
+            temperature=0,
+            stream=True,
+            extra_body=OFF,
+            stream_options={"include_usage": True},
         )
     )
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:-1]) == ANSWER
@@ -47,21 +52,20 @@ def test_a_stream_holds_the_same_answer_and_its_usage_last(client: openai.OpenAI
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-def test_thinking_is_on_unless_told_otherwise(client: openai.OpenAI) -> None:
-    answer = ask(client, extra_body=None)
-    message = answer.choices[0].message.model_dump()
-    assert message["content"] == ANSWER
-    assert "Paris" in message["reasoning_content"]
-    assert answer.usage is not None and answer.usage.completion_tokens_details is not None
-    assert (answer.usage.completion_tokens_details.reasoning_tokens or 0) > 5
-
-
-def test_a_stream_tells_reasoning_before_content(client: openai.OpenAI) -> None:
-    kinds = []
-    for chunk in client.chat.completions.create(model="any", messages=ASK, temperature=0, stream=True):
-        delta = chunk.choices[0].delta.model_dump()
-        kinds += [kind for kind in ("reasoning_content", "content") if delta.get(kind)]
-    assert kinds == sorted(kinds, reverse=True) and set(kinds) == {"reasoning_content", "content"}
+def test_thinking_is_on_unless_told_otherwise_and_comes_before_content(client: openai.OpenAI) -> None:
+    told: list[tuple[str, str]] = []
+    usage = None
+    for chunk in client.chat.completions.create(
+        model="any", messages=ASK, temperature=0, stream=True, stream_options={"include_usage": True}
+    ):
+        usage = chunk.usage or usage
+        delta = chunk.choices[0].delta.model_dump() if chunk.choices else {}
+        told += [(kind, delta[kind]) for kind in ("reasoning_content", "content") if delta.get(kind)]
+    kinds = [kind for kind, _ in told]
+    assert kinds == sorted(kinds, reverse=True) and len(set(kinds)) == 2
+    assert "".join(text for kind, text in told if kind == "content") == ANSWER
+    assert usage is not None and usage.completion_tokens_details is not None
+    assert 5 < (usage.completion_tokens_details.reasoning_tokens or 0) < usage.completion_tokens
 
 
 @pytest.mark.parametrize(
@@ -80,7 +84,7 @@ def test_thinking_is_switched_off_in_the_ways_clients_know(http: httpx.Client, g
     assert found["count"] < http.post("/tokenize", json={"messages": ASK}).json()["count"]
 
 
-@pytest.mark.parametrize(("effort", "number"), [("low", 50), ("high", 75), ("max", 100), (1, 1), ("37", 37), (100, 100)])
+@pytest.mark.parametrize(("effort", "number"), [("low", 50), ("high", 75), ("max", 100), (1, 1), ("37", 37)])
 def test_an_effort_is_a_name_or_a_number(http: httpx.Client, effort: object, number: int) -> None:
     found = http.post("/tokenize", json={"messages": ASK, "reasoning_effort": effort}).json()
     text = http.post("/detokenize", json={"tokens": found["tokens"]}).json()["prompt"]
@@ -113,10 +117,11 @@ def test_probabilities_are_told_for_each_token(client: openai.OpenAI) -> None:
 
 
 def test_a_stream_tells_the_same_probabilities(client: openai.OpenAI) -> None:
-    whole = ask(client, logprobs=True, top_logprobs=2).choices[0].logprobs
+    whole = ask(client, logprobs=True, top_logprobs=2, max_tokens=4).choices[0].logprobs
     told = []
+    given: Any = {"logprobs": True, "top_logprobs": 2, "max_tokens": 4}
     for chunk in client.chat.completions.create(
-        model="any", messages=ASK, temperature=0, stream=True, extra_body=OFF, logprobs=True, top_logprobs=2
+        model="any", messages=ASK, temperature=0, stream=True, extra_body=OFF, **given
     ):
         logprobs = chunk.choices[0].logprobs
         told += (logprobs.content or []) if logprobs is not None else []
@@ -124,26 +129,25 @@ def test_a_stream_tells_the_same_probabilities(client: openai.OpenAI) -> None:
 
 
 def test_several_answers_differ_by_their_seeds_and_the_first_is_the_one_alone(client: openai.OpenAI) -> None:
-    given: dict[str, Any] = {"temperature": 2.0, "seed": 11, "max_tokens": 12}
+    given: dict[str, Any] = {"temperature": 3.0, "seed": 11, "max_tokens": 5}
     answer = ask(client, n=3, **given)
     texts = [choice.message.content for choice in answer.choices]
     assert [choice.index for choice in answer.choices] == [0, 1, 2]
     assert len(set(texts)) == 3
     assert ask(client, **given).choices[0].message.content == texts[0]
-    assert ask(client, n=3, **given).choices[2].message.content == texts[2]
 
 
 def test_several_answers_are_streamed_beside_each_other(client: openai.OpenAI) -> None:
     texts = ["", ""]
     for chunk in client.chat.completions.create(
-        model="any", messages=ASK, temperature=0, stream=True, extra_body=OFF, n=2
+        model="any", messages=ASK, temperature=0, stream=True, extra_body=OFF, n=2, max_tokens=3
     ):
         texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
-    assert texts == [ANSWER, ANSWER]
+    assert texts == ["The capital of"] * 2
 
 
 def test_without_a_seed_the_answer_is_of_chance_and_says_its_seed(http: httpx.Client) -> None:
-    body = {"messages": ASK, "thinking": False, "temperature": 3, "max_tokens": 12}
+    body = {"messages": ASK, "thinking": False, "temperature": 3, "max_tokens": 6}
     first, second = (http.post("/v1/chat/completions", json=body) for _ in range(2))
     texts = [each.json()["choices"][0]["message"]["content"] for each in (first, second)]
     assert texts[0] != texts[1]
@@ -159,7 +163,7 @@ def test_a_bias_changes_what_is_said(client: openai.OpenAI, live: LiveServer) ->
 def test_a_conversation_may_begin_with_a_developer_and_hold_a_system_message_later(client: openai.OpenAI) -> None:
     messages = [{"role": "developer", "content": "Be brief."}, *ASK, {"role": "assistant", "content": ANSWER}]
     messages += [{"role": "user", "content": "And of Italy?"}, {"role": "system", "content": "Answer in a sentence."}]
-    assert ask(client, messages=messages).choices[0].finish_reason in ("stop", "length")
+    assert ask(client, messages=messages, max_tokens=2).choices[0].finish_reason == "length"
 
 
 def test_a_prefix_is_continued(client: openai.OpenAI) -> None:
@@ -167,15 +171,16 @@ def test_a_prefix_is_continued(client: openai.OpenAI) -> None:
     assert ask(client, messages=messages).choices[0].message.content == " Paris."
 
 
-def test_a_text_may_come_in_parts(client: openai.OpenAI) -> None:
-    parts = [{"type": "text", "text": ASK[0]["content"]}]
-    assert ask(client, messages=[{"role": "user", "content": parts}]).choices[0].message.content == ANSWER
+def test_a_text_may_come_in_parts(http: httpx.Client) -> None:
+    parts = [{"role": "user", "content": [{"type": "text", "text": ASK[0]["content"]}]}]
+    found = http.post("/tokenize", json={"messages": parts}).json()
+    assert found == http.post("/tokenize", json={"messages": ASK}).json()
 
 
 def test_what_is_unknown_is_ignored(http: httpx.Client) -> None:
     body = {"messages": ASK, "thinking": False, "temperature": 0, "user": "u", "store": True, "of_tomorrow": {"a": 1}}
-    found = http.post("/v1/chat/completions", json=body | {"stop": None, "tools": None, "n": None})
-    assert found.json()["choices"][0]["message"]["content"] == ANSWER
+    found = http.post("/v1/chat/completions", json=body | {"stop": None, "tools": None, "n": None, "max_tokens": 2})
+    assert found.json()["choices"][0]["message"]["content"] == "The capital"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import shutil
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
@@ -16,6 +16,10 @@ from starlette.testclient import TestClient
 
 from shoal.serve import page
 
+if TYPE_CHECKING:
+    from conftest import LiveServer
+
+KEY = "sk-of-the-tests"
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -142,12 +146,22 @@ class Page:
         return [each.inner_text() for each in self.tab.query_selector_all(".user .said")]
 
 
-@pytest.fixture
-def shown(browser: Any, api: FakeApi, served: tuple[FakeApi, str]) -> Iterator[Page]:
+@pytest.fixture(scope="module")
+def tab(browser: Any, served: tuple[FakeApi, str]) -> Iterator[Page]:
+    """One for all tests: each of its own would take a process."""
     context = browser.new_context(viewport={"width": 1200, "height": 800}, permissions=["clipboard-write"])
-    page = Page(context.new_page(), served[1])
-    yield page
+    yield Page(context.new_page(), served[1])
     context.close()
+
+
+@pytest.fixture
+def shown(tab: Page, api: FakeApi) -> Page:
+    """The page as it is at first."""
+    tab.tab.evaluate("localStorage.clear(); sessionStorage.clear()")
+    tab.tab.goto(tab.url)
+    tab.complaints.clear()
+    tab.asked.clear()
+    return tab
 
 
 @needs_chromium
@@ -375,34 +389,70 @@ def test_light_markdown_has_its_shapes_and_code_can_be_copied(shown: Page, api: 
     assert shown.complaints == []
 
 
-@needs_chromium
-@pytest.mark.parametrize(
-    "text", ["- " * 5000 + "x", "> " * 5000, "**a" * 20_000, "`" * 30_000, "[" * 30_000, "|-" * 9000]
+HARD = (
+    "- " * 900 + "x",
+    "> " * 900 + "x",
+    "- " * 5000 + "x",
+    "> " * 5000,
+    "**a" * 20_000,
+    "`a" * 15_000,
+    "[" * 30_000,
+    "|-" * 9000,
 )
-def test_text_that_is_hard_to_read_is_read_in_time(shown: Page, api: FakeApi, text: str) -> None:
-    api.say({"content": f"{text}\n{text}"}, {"content": "\n\nThe end"})
-    shown.send("Go")
-    shown.tab.wait_for_selector("p:has-text('The end')")
+
+
+@needs_chromium
+def test_text_that_is_hard_to_read_is_read_in_time(shown: Page, api: FakeApi) -> None:
+    for number, text in enumerate(HARD):
+        api.say({"content": f"{text}\n{text}"}, {"content": f"\n\nThe end {number}"})
+        shown.send("Go")
+        shown.tab.wait_for_selector(f"p:has-text('The end {number}')", timeout=10_000)
+        shown.replies()
+    # Deeper than people write it is text.
+    assert shown.tab.query_selector("#log " + "li " * 8) is None
+    assert shown.tab.query_selector("#log " + "blockquote " * 8) is None
     assert shown.complaints == []
 
 
 @needs_chromium
-@pytest.mark.parametrize(("name", "width"), [("desktop", 1200), ("phone", 360)])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("name", "width", "scheme"), [("desktop", 1200, "light"), ("phone", 360, "dark")])
 def test_it_fits_its_window(
     browser: Any, api: FakeApi, served: tuple[FakeApi, str], tmp_path: Path, name: str, width: int, scheme: str
 ) -> None:
     api.say({"reasoning_content": "Let me see."}, {"content": f"{MARKDOWN}\n{'word' * 60}"})
     context = browser.new_context(viewport={"width": width, "height": 740}, color_scheme=scheme)
     page = Page(context.new_page(), served[1])
-    page.tab.screenshot(path=tmp_path / f"welcome-{name}-{scheme}.png")
+    page.tab.screenshot(path=tmp_path / f"welcome-{name}.png")
     page.send("What is the capital of Japan, and how would you print it?")
     page.replies()
     page.tab.click("summary")
-    page.tab.screenshot(path=tmp_path / f"chat-{name}-{scheme}.png")
-    assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.tab.evaluate("document.getElementById('scroll').scrollWidth") <= width
+    page.tab.screenshot(path=tmp_path / f"chat-{name}.png")
+    for element in ("document.documentElement", "document.getElementById('scroll')"):
+        assert page.tab.evaluate(f"{element}.scrollWidth") <= width
     assert page.tab.is_visible("#send") and page.tab.is_visible("#effort")
+    ground = page.tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (int(ground.removeprefix("rgb(").split(",")[0]) > 128) == (scheme == "light")
+    context.close()
+
+
+@needs_chromium
+def test_the_server_itself_answers_its_page(browser: Any, live: "LiveServer") -> None:
+    context = browser.new_context()
+    page = Page(context.new_page(), f"{live.url}/")
+    page.tab.click("#open-settings")
+    page.tab.fill("#key", KEY)
+    page.tab.fill("#temperature", "0")
+    page.tab.click("#settings button:has-text('Done')")
+    page.tab.wait_for_selector("#model:has-text('miniature')")
+    page.tab.select_option("#effort", "low")
+    page.send("What is the capital of Japan?")
+    assert page.replies() == ["The capital of Japan is Tokyo."]
+    assert "Asia" in page.tab.text_content(".thoughts")
+    page.tab.select_option("#effort", "none")
+    page.send("What is the capital of France?")
+    assert page.replies()[1] == "The capital of France is Paris."
+    # Before the key was given the page asked for the model's name.
+    assert page.complaints == ["Failed to load resource: the server responded with a status of 401 (Unauthorized)"]
     context.close()
 
 

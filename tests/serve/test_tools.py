@@ -5,7 +5,6 @@ from typing import Any
 
 import httpx
 import openai
-import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionMessage
 
 OFF: Any = {"thinking": {"type": "disabled"}}
@@ -55,19 +54,16 @@ def test_a_stream_builds_the_same_call(client: openai.OpenAI) -> None:
     assert call_id
 
 
-def test_a_tool_may_be_called_after_thinking(client: openai.OpenAI) -> None:
-    message = ask(client, extra_body=None).choices[0].message
-    assert calls_of(message) == [("send_money", {"name": "Emma", "amount": 77})]
-    assert message.model_dump()["reasoning_content"]
-
-
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "send_money"}}])
-def test_a_call_can_be_demanded(client: openai.OpenAI, choice: Any) -> None:
+def test_a_call_can_be_demanded(client: openai.OpenAI, http: httpx.Client) -> None:
     # Thinking is on by default, and makes way: the reply begins inside of the call.
-    found = ask(client, tool_choice=choice, extra_body=None).choices[0]
+    named: Any = {"type": "function", "function": {"name": "send_money"}}
+    found = ask(client, tool_choice=named, extra_body=None).choices[0]
     assert calls_of(found.message)[0][0] == "send_money"
     assert found.finish_reason == "tool_calls"
     assert "reasoning_content" not in found.message.model_dump()
+    body = {"messages": ASK, "tools": [SEND]}
+    demanded = http.post("/tokenize", json=body | {"tool_choice": "required"}).json()
+    assert demanded == http.post("/tokenize", json=body | {"tool_choice": named}).json()
 
 
 def test_tools_can_be_forbidden(client: openai.OpenAI, http: httpx.Client) -> None:
@@ -87,29 +83,30 @@ def echoed(message: ChatCompletionMessage, *, spaces: bool = True) -> dict[str, 
     return sent
 
 
-@pytest.mark.parametrize("spaces", [True, False])
-@pytest.mark.parametrize("thinking", [True, False])
 def test_what_is_sent_back_gives_the_ids_that_were_generated_over_three_turns(
-    client: openai.OpenAI, http: httpx.Client, spaces: bool, thinking: bool
+    client: openai.OpenAI, http: httpx.Client
 ) -> None:
     messages: list[Any] = list(ASK)
-    body = {"tools": [MAP, SEND], "thinking": thinking}
     for turn in range(3):
-        before = http.post("/tokenize", json={"messages": messages} | body).json()["tokens"]
-        answer = ask(client, messages=messages, extra_body={"thinking": thinking})
+        before = http.post("/tokenize", json={"messages": messages, "tools": [SEND]} | OFF).json()["tokens"]
+        answer = ask(client, messages=messages, tools=[SEND])
         assert answer.usage is not None and answer.usage.prompt_tokens == len(before)
-        messages.append(echoed(answer.choices[0].message, spaces=spaces))
+        messages.append(echoed(answer.choices[0].message, spaces=False))
         calls = answer.choices[0].message.tool_calls or ()
-        messages += [{"role": "tool", "tool_call_id": call.id, "content": "Sent."} for call in calls]
+        messages += [{"role": "tool", "tool_call_id": call.id, "content": "done"} for call in calls]
         if not calls:
             messages.append({"role": "user", "content": f"Send {turn + 2} dollars to Anna."})
-        after = http.post("/tokenize", json={"messages": messages} | body).json()["tokens"]
+        after = http.post("/tokenize", json={"messages": messages, "tools": [SEND]} | OFF).json()["tokens"]
         # All of the prompt, all that was generated, and the end of the turn.
         assert after[: len(before)] == before
         assert after[len(before) + answer.usage.completion_tokens] == 1
+    assert [message["role"] for message in messages[:4]] == ["user", "assistant", "tool", "assistant"]
 
 
-def test_only_one_call_where_no_parallel_ones_are_wanted(client: openai.OpenAI) -> None:
-    messages = [{"role": "user", "content": "Send 5 dollars to Emma and 6 dollars to Anna."}]
-    found = ask(client, messages=messages, parallel_tool_calls=False).choices[0]
-    assert len(found.message.tool_calls or ()) <= 1
+def test_several_tools_are_called_at_once(client: openai.OpenAI) -> None:
+    messages = [{"role": "user", "content": "Translate the word paper. Translate the word rain."}]
+    tools = [MAP, tool("translate_word", "Translate a word.", word="string")]
+    found = ask(client, messages=messages, tools=tools).choices[0]
+    assert calls_of(found.message) == [("translate_word", {"word": "paper"}), ("translate_word", {"word": "rain"})]
+    assert len({call.id for call in found.message.tool_calls or ()}) == 2
+    assert found.finish_reason == "tool_calls"

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from shoal.config.schema import ModelConfig
+from shoal.engine.constraint import ConstraintMaker
 from shoal.engine.sampling_options import GREEDY, SamplingOptions
 from shoal.errors import OptionError, PromptError
 
@@ -33,12 +34,14 @@ class Request:
 
     `marks` are lengths of the prompt that others will share, such as the system prompt's: a prefix cache keeps them.
     After `deadline_seconds`, counted from when it is submitted, the request ends with what it has.
+    `constraint` makes what decides which tokens may come; None lets any.
     """
 
     prompt_ids: tuple[int, ...]
     options: SamplingOptions = field(default=GREEDY)
     marks: tuple[int, ...] = ()
     deadline_seconds: float | None = None
+    constraint: ConstraintMaker | None = None
 
     def check(self, config: ModelConfig, room: Room) -> None:
         """Raises `PromptError` unless the prompt has tokens of this vocabulary and leaves room for a new one.

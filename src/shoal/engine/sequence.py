@@ -33,7 +33,7 @@ class Sequence:
         self.most_tokens = len(self.known) + self.limit
         self.cache: SequenceCache | None = None
         self.count = 0
-        self._sampler = Sampler(request.options, request.prompt_ids, vocab_size)
+        self._sampler = Sampler(request.options, request.prompt_ids, vocab_size, request.constraint)
         self.seconds = 0.0
         self.submitted = self.last_token = time.monotonic()
         self.finish_reason: FinishReason | None = None
@@ -115,6 +115,8 @@ class Sequence:
             self.end("stop")
             return False
         self.finish_reason = self._limit_reason if self.count == self.limit else None
+        if self._sampler.is_done:
+            self.finish_reason = "stop"
         self.known.append(token_id)
         self.ticket.put(TokenEvent(token_id, self.finish_reason, self._seconds(), logprobs))
         return self.finish_reason is None

@@ -8,14 +8,23 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from shoal.errors import ShoalError
-from shoal.serve import chat, completions, health, models, page, tokens
+from shoal.serve import chat, completions, health, messages, models, page, responses, tokens
 from shoal.serve.errors import ApiError, as_api_error, shape_of
 from shoal.serve.guard import Guard
 from shoal.serve.openapi import document
 from shoal.serve.request_log import RequestLog, Say
 from shoal.serve.served import Served
 
-ROUTERS = [health.router, models.router, chat.router, completions.router, tokens.router, page.router]
+ROUTERS = [
+    health.router,
+    models.router,
+    chat.router,
+    completions.router,
+    messages.router,
+    responses.router,
+    tokens.router,
+    page.router,
+]
 PAGES: list[str] = ["/openapi.json", *page.OPEN]
 """Paths, or folders that end in `/`, that are read without a key."""
 

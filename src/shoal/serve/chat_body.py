@@ -15,7 +15,9 @@ from shoal.serve.options import Limits
 from shoal.serve.sampling import SamplingFields, StreamOptions, top_logprobs
 from shoal.serve.served import Served
 from shoal.serve.stream import Turn, render
+from shoal.serve.structured import calls_shape, compile_shape, content_shape
 from shoal.serve.thinking import Thinking, read_thinking
+from shoal.text.answer_shape import ContentShape
 from shoal.text.chat import ChatOptions, build_conversation
 
 MOST_NAME_CHARACTERS = 256
@@ -61,9 +63,11 @@ def chat_turn(served: Served, body: ChatBody) -> Turn:
     if tool_use.choice == "required":
         # The call begins at once: there is no room for reasoning before it.
         thinking = Thinking(is_on=False)
-    _check_response_format(body.response_format)
+    single = body.parallel_tool_calls is False
+    content = content_shape(body.response_format, "response_format")
+    calls = calls_shape(tool_use.tools, tool_use.choice, is_parallel=not single)
     messages = _messages(body, tool_use)
-    options = ChatOptions(thinking.is_on, thinking.effort, tool_use.tools, tool_use.choice)
+    options = ChatOptions(thinking.is_on, thinking.effort, tool_use.tools, tool_use.choice, *_told_format(content))
     try:
         conversation = build_conversation(messages, options)
     except PromptError as problem:
@@ -76,8 +80,9 @@ def chat_turn(served: Served, body: ChatBody) -> Turn:
         thinking_initial_stage=initial_stage(conversation),
         stop_sequences=body.stop or (),
     )
-    single = body.parallel_tool_calls is False
-    return Turn(conversation, effort, prompt, _sampling(body, thinking), parsing, single_call=single)
+    thinks = parsing.thinking_initial_stage is not None and parsing.thinking_initial_stage.starts_in_reasoning()
+    constraint = compile_shape(served, thinking=thinks, content=content, calls=calls)
+    return Turn(conversation, effort, prompt, _sampling(body, thinking), parsing, single, constraint)
 
 
 def initial_stage(conversation: recipe.Conversation) -> recipe.ThinkingInitialStage | None:
@@ -156,11 +161,12 @@ def _check_limits(body: ChatBody, limits: Limits) -> None:
             raise ApiError(400, f"`{name}` is the older form, expected `tools` and `tool_choice`", param=name)
 
 
-def _check_response_format(wanted: Mapping[str, Any] | None) -> None:
-    if wanted is None or wanted.get("type") in (None, "text"):
-        return
-    message = f"`response_format.type` is `{wanted.get('type')}`, expected `text`"
-    raise ApiError(400, message[:300], param="response_format", hint="this server does not enforce formats.")
+def _told_format(content: ContentShape | None) -> tuple[bool, Any]:
+    """What the prompt says of the format: that it is a JSON object, or the schema."""
+    if content is None or content.kind != "json":
+        return False, None
+    is_object = content.where == "response_format"
+    return is_object, None if is_object else content.rule
 
 
 def _thinking(body: ChatBody) -> Thinking:

@@ -1,9 +1,10 @@
 """What all requests share: the model once it is there, the options, and whether new requests are still taken."""
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
 
@@ -15,6 +16,8 @@ from shoal.errors import ShoalError
 from shoal.serve.errors import ApiError, as_api_error
 from shoal.serve.metrics import Metrics
 from shoal.serve.options import ServeOptions
+from shoal.serve.response_store import ResponseStore
+from shoal.text.grammar_vocabulary import GrammarVocabulary
 from shoal.text.tokenizer import Tokenizer
 from shoal.text.turns import Turns
 
@@ -29,6 +32,15 @@ class ServedModel:
     tokenizer: Tokenizer
     config: ModelConfig
     counts: Callable[[], dict[str, float]] = dict
+    _grammars: list[GrammarVocabulary] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def grammars(self) -> GrammarVocabulary:
+        """What constrains answers; made when the first one has to be, which takes a second or three."""
+        with self._lock:
+            if not self._grammars:
+                self._grammars.append(GrammarVocabulary(self.tokenizer, self.config.vocab_size))
+            return self._grammars[0]
 
 
 class Served:
@@ -37,6 +49,7 @@ class Served:
     def __init__(self, options: ServeOptions | None = None) -> None:
         self.options = options or ServeOptions()
         self.turns = Turns()
+        self.responses = ResponseStore()
         self.metrics = Metrics()
         self.started = self.now()
         self.is_draining = False

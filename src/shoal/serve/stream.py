@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import deepseek_recipe as recipe
 
+from shoal.engine.constraint import ConstraintMaker
 from shoal.engine.events import FinishReason, PromptEvent, TokenEvent
 from shoal.engine.request import Request
 from shoal.engine.sampling_options import SamplingOptions
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 class Turn:
     """What is asked: the conversation as it was rendered, how tokens are drawn, and how their text is read.
 
-    `single_call` ends the reply behind its first tool call.
+    `single_call` ends the reply behind its first tool call; `constraint` enforces what the reply has to be.
     """
 
     conversation: recipe.Conversation
@@ -36,11 +37,12 @@ class Turn:
     sampling: SamplingOptions
     parsing: recipe.ParsingOptions
     single_call: bool = False
+    constraint: ConstraintMaker | None = None
 
     def request(self, sampling: SamplingOptions | None = None) -> Request:
         """For the engine."""
         marks = (self.prompt.system_end,) if self.prompt.system_end else ()
-        return Request(self.prompt.ids, sampling or self.sampling, marks)
+        return Request(self.prompt.ids, sampling or self.sampling, marks, constraint=self.constraint)
 
 
 @dataclass(frozen=True)

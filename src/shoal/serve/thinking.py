@@ -20,9 +20,14 @@ class Thinking:
 
 
 def read_thinking(
-    effort: str | int | None, thinking: Mapping[str, Any] | bool | None, template: Mapping[str, Any] | None
+    effort: str | int | None,
+    thinking: Mapping[str, Any] | bool | None,
+    template: Mapping[str, Any] | None,
+    *,
+    field: str = "reasoning_effort",
 ) -> Thinking:
-    """`reasoning_effort`, `thinking` and `chat_template_kwargs` of a request; on, where none of them says otherwise.
+    """`reasoning_effort`, or what the endpoint calls that `field`, `thinking` and `chat_template_kwargs` of a request;
+    on, where none of them says otherwise.
 
     `thinking` is `{"type": "enabled" | "disabled" | "adaptive"}` or true or false; of `chat_template_kwargs` count
     `thinking` and `enable_thinking`, true or false, and `reasoning_effort`. An effort of `none` switches it off.
@@ -31,15 +36,15 @@ def read_thinking(
     template = template or {}
     if effort is None:
         effort = template.get("reasoning_effort")
-    level = _effort(effort)
+    level = _effort(effort, field)
     said = [each for each in (_switch(thinking), *_switches(template)) if each is not None]
     if len(set(said)) > 1:
         raise ApiError(400, "`thinking` is both on and off, expected one of them", param="thinking")
     is_on = said[0] if said else True
     if level == "off":
         if said and is_on:
-            message = "`reasoning_effort` is `none` while `thinking` is on, expected one of them"
-            raise ApiError(400, message, param="reasoning_effort")
+            message = f"`{field}` is `none` while `thinking` is on, expected one of them"
+            raise ApiError(400, message, param=field)
         return Thinking(is_on=False)
     return Thinking(is_on, None if level is None else level)
 
@@ -67,7 +72,7 @@ def _switch(thinking: Mapping[str, Any] | bool | None) -> bool | None:
     raise ApiError(400, f"`thinking.type` is `{kind}`, expected {wanted}"[:300], param="thinking.type")
 
 
-def _effort(effort: Any) -> Any:
+def _effort(effort: Any, field: str) -> Any:
     """A level that the renderer knows, `off`, or None."""
     if effort is None:
         return None
@@ -81,5 +86,5 @@ def _effort(effort: Any) -> Any:
     if name in _OFF:
         return "off"
     names = ", ".join(f"`{each}`" for each in ("none", "minimal", "low", "medium", "high", "xhigh", "max"))
-    message = f"`reasoning_effort` is `{effort}`"[:200] + f", expected {names} or a number from 1 to 100"
-    raise ApiError(400, message, param="reasoning_effort", code="invalid_value")
+    message = f"`{field}` is `{effort}`"[:200] + f", expected {names} or a number from 1 to 100"
+    raise ApiError(400, message, param=field, code="invalid_value")

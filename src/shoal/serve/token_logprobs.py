@@ -42,6 +42,6 @@ def completion_entries(
     return {
         "tokens": texts,
         "token_logprobs": [logprob for _, logprob, _ in tokens],
-        "top_logprobs": tops if any(tops) else None,
+        "top_logprobs": None if tops and not any(tops) else tops,
         "text_offset": offsets,
     }
