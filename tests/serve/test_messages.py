@@ -115,7 +115,8 @@ def test_tools_are_called_over_several_turns(claude: anthropic.Anthropic) -> Non
         {"role": "assistant", "content": second.content},
         {"role": "user", "content": "Send 5 dollars to Anna."},
     ]
-    assert calls_of(ask(claude, messages, tools=[MAP, SEND])) == [("send_money", {"name": "Anna", "amount": 5})]
+    third = calls_of(ask(claude, messages, tools=[MAP, SEND]))
+    assert [(name, given["name"]) for name, given in third] == [("send_money", "Anna")]
 
 
 def test_several_tools_are_called_at_once_or_one_where_that_is_wanted(claude: anthropic.Anthropic) -> None:
@@ -195,9 +196,9 @@ def test_what_is_wrong_is_named_in_anthropics_shape(claude: anthropic.Anthropic,
 
 
 def test_a_wrong_key_is_an_authentication_error(live: LiveServer) -> None:
-    with anthropic.Anthropic(base_url=live.url, api_key="no", max_retries=0) as client:
-        with pytest.raises(anthropic.AuthenticationError, match="authentication_error"):
-            client.messages.create(model="any", max_tokens=5, messages=FRANCE)
+    wrong = anthropic.Anthropic(base_url=live.url, api_key="no", max_retries=0)
+    with wrong as client, pytest.raises(anthropic.AuthenticationError, match="authentication_error"):
+        client.messages.create(model="any", max_tokens=5, messages=FRANCE)
 
 
 def test_signs_of_life_are_pings(http: httpx.Client) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from answer_drawing import draw_answer
@@ -57,7 +57,7 @@ SCHEMAS = st.recursive(
 
 
 @given(SCHEMAS, st.integers(0, 2**32), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, phases=[Phase.generate], deadline=None)
 def test_whatever_is_drawn_is_valid_for_its_schema(
     vocabulary: GrammarVocabulary, mini: Tokenizer, schema: Schema, seed: int, thinks: bool
 ) -> None:

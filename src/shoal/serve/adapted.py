@@ -33,6 +33,8 @@ class Wanted:
     stop: Sequence[str] = ()
     content: ContentShape | None = None
     is_parallel: bool = True
+    is_demanded: bool = False
+    """Whether some call has to come; deepseek-recipe takes Anthropic's `any` for `auto`."""
 
 
 def conversion_options(model: str) -> recipe.ConversionOptions:
@@ -101,7 +103,7 @@ def _remade(conversation: recipe.Conversation, wanted: Wanted, continues: bool) 
         messages,
         thinking_mode=conversation.thinking_mode,
         tools=conversation.tools,
-        tool_choice=conversation.tool_choice,
+        tool_choice="required" if wanted.is_demanded else conversation.tool_choice,
         reasoning_effort=conversation.reasoning_effort,
         response_format="json_object" if kind == "json_object" else "text",
         response_schema=content.rule if is_schema and content is not None else None,

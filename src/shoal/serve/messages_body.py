@@ -74,6 +74,7 @@ def messages_turn(served: Served, body: CountBody) -> Turn:
         body.stop_sequences or () if isinstance(body, MessagesBody) else (),
         content_shape(wanted_format, "output_config.format"),
         not choice.disable_parallel_tool_use,
+        choice.type in ("any", "tool"),
     )
     strict = {str(tool.get("name")): bool(tool.get("strict")) for tool in body.tools or ()}
     continues = body.messages[-1].get("role") == "assistant"
