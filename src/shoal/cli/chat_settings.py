@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from shoal.errors import OptionError
 
-EFFORTS = {"minimal": "low", "low": "low", "medium": "high", "high": "high", "max": "max"}
+EFFORTS = {"minimal": "low", "low": "low", "medium": "high", "high": "high", "xhigh": "xhigh", "max": "max"}
 """The names that may be given, and the format's own."""
 OFF = "none"
 CHAT_TOKENS, THINKING_TOKENS = 8192, 65536

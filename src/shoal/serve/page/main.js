@@ -66,6 +66,8 @@ function send(event) {
   resize();
   notice(at("notice"), "");
   follows = true;
+  // It may have been loading when the page was opened.
+  if (!model) nameModel();
   chat.send(said);
 }
 
