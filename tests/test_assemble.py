@@ -70,6 +70,24 @@ def test_a_budget_for_experts_and_resident_tables_change_no_token_and_are_report
         assert (other.report.read, other.report.left) == (plain.report.read + 4, plain.report.left - 4)
 
 
+def test_a_control_group_that_grants_less_takes_experts_and_changes_no_token(
+    plain: Assembled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted, said = [1 << 60], list[str]()
+    monkeypatch.setattr("shoal.assemble.granted_memory", lambda *_: granted[0])
+    monkeypatch.setattr("shoal.weights.memory_watch.SECONDS", 0.0)
+    with assemble(LoadOptions(MINI, expert_memory=200_000, notice=said.append)) as other:
+        cached = other.expert_store.cached
+        assert cached is not None and tokens(other) == tokens(plain)
+        planned = cached.arena.num_slots
+        assert planned > 1 and cached._slots.num_slots == planned
+        granted[0] = other.budget.memory - cached.arena.nbytes
+        assert tokens(other) == tokens(plain) and cached._slots.num_slots == 1
+        assert [line for line in said if "control group" in line] and len(said) == 1
+        granted[0] = 1 << 60
+        assert tokens(other) == tokens(plain) and cached._slots.num_slots == planned
+
+
 def test_the_smallest_budget_changes_no_token_and_less_is_refused(plain: Assembled) -> None:
     with pytest.raises(OptionError) as caught:
         assemble(LoadOptions(MINI, memory=1))

@@ -20,7 +20,7 @@ from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
 from shoal.doctor.cores import affinity, read_cores
 from shoal.doctor.disk import read_disk, why_slow
-from shoal.doctor.memory import read_memory
+from shoal.doctor.memory import granted_memory, read_memory
 from shoal.engine.engine import MOST_RUNNING, MOST_WAITING, Engine
 from shoal.engine.prefill import activations
 from shoal.engram.token_map import TokenMap
@@ -37,6 +37,7 @@ from shoal.weights.engram_store import StoredEngramRows
 from shoal.weights.engram_tables import ResidentEngramRows, table_tensors
 from shoal.weights.expert_store import ExpertOptions, ExpertStore
 from shoal.weights.load import TotalProgress, counting, load_backbone
+from shoal.weights.memory_watch import MemoryWatch
 from shoal.weights.names import expected_tensors
 from shoal.weights.reader import WeightReader
 from shoal.weights.report import LoadReport
@@ -200,6 +201,7 @@ def assemble(options: LoadOptions) -> Assembled:
             engram_rows=engram_rows,
             progress=_after(options.progress, tables_nbytes),
             notice=options.notice,
+            through_page_cache=None,
         )
         on_failure.pop_all()
     eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
@@ -262,6 +264,7 @@ def _experts(
         options.expert_profile,
         options.record_routing,
         options.prefetch,
+        MemoryWatch(lambda: granted_memory(PROC, CGROUP), budget.memory, options.notice or say_nothing),
     )
     return ExpertStore(checkpoint, config, plans, expert_options, options.notice)
 

@@ -62,7 +62,7 @@ class OptionError(ShoalError):
 
 
 class CacheFullError(ShoalError):
-    """The KV cache has no page left; releasing a sequence makes room."""
+    """No page of KV cache is left for another token; a sequence that is released makes room."""
 
 
 class QueueFullError(ShoalError):

@@ -14,7 +14,7 @@ import pytest
 
 from miniature import MINI
 from shoal.api import Shoal, load
-from shoal.cli.local_replies import LocalReplies
+from shoal.cli.local_replies import LocalReplies, LocalReply
 from shoal.engine.engine import Engine
 from shoal.engine.events import PromptEvent, TokenEvent
 from shoal.engine.request import Request
@@ -246,6 +246,16 @@ def test_a_reply_that_was_cut_says_why(run_shoal, script: Script) -> None:
     assert "cut at the most tokens a reply may have (`--max-new-tokens`)" in run_shoal("chat", stdin=lines("Hi")).err
 
 
+@pytest.mark.usefixtures("script")
+def test_in_a_pipe_ctrl_c_ends_all(run_shoal, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_reply: LocalReply) -> Iterator[object]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalReply, "__iter__", interrupted)
+    code, out, _ = run_shoal("chat", stdin=lines("Hi", "Hi"))
+    assert (code, out) == (130, "")
+
+
 class Terminal:
     """`shoal chat` behind a pseudo-terminal."""
 
@@ -310,7 +320,12 @@ def test_in_a_terminal_ctrl_c_stops_the_reply_and_twice_at_the_prompt_leaves(
     terminal.wait_for("thinking: fold")
     terminal.type("/undo\r")
     terminal.wait_for("taken back: Tell me")
+    # Ctrl-C in a line, then another line: that was once, and once again.
     terminal.type("half a line\003")
+    terminal.wait_for("Ctrl-C again, or Ctrl-D, leaves")
+    terminal.type("/effort\r")
+    terminal.wait_for("effort: 50")
+    terminal.type("\003")
     terminal.wait_for("Ctrl-C again, or Ctrl-D, leaves")
     terminal.type("\003")
     assert terminal.close() == 0

@@ -54,7 +54,7 @@ def test_what_was_not_asked_for_is_not_sent(run_shoal, server: SseServer, url: s
 @pytest.mark.parametrize(
     ("sent", "wanted"),
     [
-        (['data: {"error": {"message": "no more", "hint": "wait."}}'], "broke off: no more\n\nhint: wait."),
+        (['data: {"error": {"message": "no more\\n\\nhint: wait."}}'], "broke off: no more\n\nhint: wait."),
         (['data: {"choices": [{"delta": {"content": "Pa"}}]}'], "ended the reply without `[DONE]`: it is not whole"),
         (["data: 7"], "sent `7`, expected a JSON object"),
         (["data: {"], "sent `{`, expected a JSON object"),

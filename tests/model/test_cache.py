@@ -23,8 +23,10 @@ def test_it_holds_rings_of_every_layer_and_rows_of_the_kv_sources(cache: Sequenc
 
 
 def test_the_bytes_are_those_of_the_formats(cache: SequenceCache) -> None:
-    # 10 rings of 32 rows of 64 + 2 bytes; 3 sources with room for 16 rows of 32 + 4 and of 32 + 2 bytes.
-    assert cache.nbytes == 10 * 32 * 66 + 3 * 16 * (36 + 34)
+    # 10 rings of 32 rows of 64 + 2 bytes; a page has 128, 128 and 256 rows of 32 + 4 and of 32 + 2 bytes.
+    assert cache.nbytes == cache.fixed_nbytes == 10 * 32 * 66
+    cache.reserve(257)
+    assert cache.nbytes == cache.own_nbytes == 10 * 32 * 66 + 2 * 512 * (36 + 34)
 
 
 def test_a_released_token_costs_890_bytes(release_config: ModelConfig) -> None:

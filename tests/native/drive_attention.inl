@@ -1,5 +1,31 @@
 // Drivers of the attention and the indexer operators.
 
+// Rows in pages, each a piece of heap of its own. Every third case has one page, end to end.
+class PagedRows {
+   public:
+    PagedRows(const Buffer<uint8_t>& codes, const Buffer<uint8_t>& scales, size_t rows, size_t number)
+        : shift(kShifts[number % 3]) {
+        const size_t code_bytes = rows ? codes.nbytes() / rows : 0, scale_bytes = rows ? scales.nbytes() / rows : 0;
+        const size_t each = shift < 63 ? size_t{1} << shift : rows;
+        all_codes = each * code_bytes;
+        for (size_t first = 0; first < rows; first += each) {
+            const size_t held = rows - first < each ? rows - first : each;
+            pages.emplace_back(each * (code_bytes + scale_bytes));
+            uint8_t* page = pages.back().data();
+            memcpy(page, codes + first * code_bytes, held * code_bytes);
+            memcpy(page + all_codes, scales + first * scale_bytes, held * scale_bytes);
+            addresses.push_back(reinterpret_cast<uintptr_t>(page));
+        }
+    }
+    operator ShoalPages() const { return {addresses.data(), 0, all_codes, shift}; }
+
+   private:
+    static constexpr size_t kShifts[3] = {63, 0, 3};
+    size_t shift, all_codes;
+    std::vector<Buffer<uint8_t>> pages;
+    std::vector<uint64_t> addresses;
+};
+
 struct AttentionSize {
     size_t heads, dim, window, topk;
 };
@@ -21,13 +47,13 @@ void drive_attention(Run run, size_t number, size_t tokens, size_t position, con
             selected[token * topk + k] = k < token * 9 + 1 ? static_cast<int64_t>(inputs.below(entries)) : -1;
     const Buffer<float> sink = inputs.floats(heads, 1), angles = inputs.floats(tokens * pairs, 0);
     Buffer<uint16_t> y(tokens * heads * dim);
+    const PagedRows entry_pages(entry_codes, entry_scales, entries, number);
     const ShoalAttention p = {q,
                               own.codes,
                               own.scales,
                               ring.codes,
                               ring.scales,
-                              entry_codes,
-                              entry_scales,
+                              entry_pages,
                               topk ? selected.data() : nullptr,
                               sink,
                               angles,
@@ -104,8 +130,8 @@ void drive_index(Run run, size_t number, size_t tokens, size_t keys, const Index
     for (size_t i = 0; i < tokens * keys; ++i) candidates[i] = candidates[i] > 40;
     Buffer<uint16_t> scores(tokens * keys);
     ShoalIndexSelect p = {};
-    p.q_codes = q_codes, p.q_scales = q_scales, p.weights = weights, p.key_codes = key_codes;
-    p.key_scales = key_scales, p.visible = visible;
+    const PagedRows key_pages(key_codes, key_scales, keys, number);
+    p.q_codes = q_codes, p.q_scales = q_scales, p.weights = weights, p.key_pages = key_pages, p.visible = visible;
     p.tokens = tokens, p.heads = heads, p.dim = dim, p.keys = keys, p.count = size.count, p.selected = selected;
     p.block = size.block, p.block_count = size.block_count;
     if (all) p.candidates = candidates, p.candidate_positions = members, p.scores = scores;

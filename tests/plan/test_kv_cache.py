@@ -52,4 +52,4 @@ def test_the_miniature_s_cache_holds_what_is_planned(miniature: Stored) -> None:
     rings = sum(ring.rows.codes.nbytes + ring.rows.scales.nbytes for ring in cache.rings.values())
     assert rings == config.n_layers * config.window_size * planned.ring_row_nbytes
     for rows, size in ((cache.entries, planned.entry_nbytes), (cache.index_keys, planned.key_nbytes)):
-        assert {one.room.codes[0].nbytes + one.room.scales[0].nbytes for one in rows.values()} == {size}
+        assert {one.part.code_nbytes + one.part.scale_nbytes for one in rows.values()} == {size}

@@ -26,8 +26,10 @@ def poison(cache: SequenceCache) -> None:
         ring.rows.scales[ring.length :] = 0xFF
         fill(ring._overwritten)
     for rows in (*cache.entries.values(), *cache.index_keys.values()):
-        rows.room.codes[rows.count :] = 0xFF
-        rows.room.scales[rows.count :] = 0xFF
+        for number in range(cache.num_pages):
+            fill(rows.page(number)[slice(max(rows.count - number * rows.part.rows, 0), None)])
+    for page_id in set(range(len(cache.pool._memory))) - set(cache.page_ids):
+        cache.pool.memory(page_id).fill_(0xFF)
     for group in cache.open_groups.values():
         if group._pass_values is not group.values:
             group._pass_values.fill_(torch.nan)

@@ -10,11 +10,15 @@ import httpx
 import openai
 import pytest
 
+from serve.scripted_engine import ScriptedEngine
 from shoal.api import Shoal, load
+from shoal.assemble import MINIATURE
+from shoal.config.layouts import load_config
 from shoal.serve.listening import listen, resolve, url_of
 from shoal.serve.options import ServeOptions
 from shoal.serve.served import Served, ServedModel
 from shoal.serve.server import Server
+from shoal.text.tokenizer import Tokenizer
 
 KEY = "sk-of-the-tests"
 
@@ -84,4 +88,32 @@ def http(live: LiveServer) -> Iterator[httpx.Client]:
 def client(live: LiveServer) -> Iterator[openai.OpenAI]:
     """The official client, which must not repeat what failed."""
     with openai.OpenAI(base_url=f"{live.url}/v1", api_key=KEY, max_retries=0, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    return ScriptedEngine()
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.load(MINIATURE)
+
+
+@pytest.fixture
+def scripted_model(engine: ScriptedEngine, tokenizer: Tokenizer) -> ServedModel:
+    return ServedModel(engine.as_engine(), tokenizer, load_config(MINIATURE))
+
+
+@pytest.fixture
+def scripted(scripted_model: ServedModel) -> Iterator[LiveServer]:
+    """A server without a key whose engine does what the test says."""
+    with running(ServeOptions(keep_alive=0.05, send_seconds=1.0), scripted_model) as server:
+        yield server
+
+
+@pytest.fixture
+def asker(scripted: LiveServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=scripted.url, timeout=30) as client:
         yield client

@@ -84,9 +84,7 @@ def test_thinking_is_switched_off_in_the_ways_clients_know(http: httpx.Client, g
     assert found["count"] < http.post("/tokenize", json={"messages": ASK}).json()["count"]
 
 
-@pytest.mark.parametrize(
-    ("effort", "number"), [("low", 50), ("high", 75), ("max", 100), (1, 1), ("37", 37), (100, 100)]
-)
+@pytest.mark.parametrize(("effort", "number"), [("low", 50), ("high", 75), ("max", 100), (1, 1), ("37", 37)])
 def test_an_effort_is_a_name_or_a_number(http: httpx.Client, effort: object, number: int) -> None:
     found = http.post("/tokenize", json={"messages": ASK, "reasoning_effort": effort}).json()
     text = http.post("/detokenize", json={"tokens": found["tokens"]}).json()["prompt"]
@@ -121,15 +119,9 @@ def test_probabilities_are_told_for_each_token(client: openai.OpenAI) -> None:
 def test_a_stream_tells_the_same_probabilities(client: openai.OpenAI) -> None:
     whole = ask(client, logprobs=True, top_logprobs=2, max_tokens=4).choices[0].logprobs
     told = []
+    given: Any = {"logprobs": True, "top_logprobs": 2, "max_tokens": 4}
     for chunk in client.chat.completions.create(
-        model="any",
-        messages=ASK,
-        temperature=0,
-        stream=True,
-        extra_body=OFF,
-        logprobs=True,
-        top_logprobs=2,
-        max_tokens=4,
+        model="any", messages=ASK, temperature=0, stream=True, extra_body=OFF, **given
     ):
         logprobs = chunk.choices[0].logprobs
         told += (logprobs.content or []) if logprobs is not None else []

@@ -3,40 +3,19 @@
 import json
 import socket
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
-from serve.conftest import LiveServer, running
+from serve.conftest import LiveServer
 from serve.scripted_engine import ScriptedEngine, say, wait_until
 from shoal.engine.events import PromptEvent
 from shoal.errors import CheckpointError
-from shoal.serve.options import ServeOptions
-from shoal.serve.served import ServedModel
 
 BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "go"}], "thinking": False}
 STREAM = BODY | {"stream": True}
-
-
-@pytest.fixture
-def engine() -> ScriptedEngine:
-    return ScriptedEngine()
-
-
-@pytest.fixture
-def scripted(engine: ScriptedEngine, served_model: ServedModel) -> Iterator[LiveServer]:
-    model = ServedModel(engine.as_engine(), served_model.tokenizer, served_model.config)
-    with running(ServeOptions(keep_alive=0.05, send_seconds=1.0), model) as server:
-        yield server
-
-
-@pytest.fixture
-def asker(scripted: LiveServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=scripted.url, timeout=30) as client:
-        yield client
 
 
 def words(scripted: LiveServer, text: str) -> list[int]:

@@ -84,7 +84,7 @@ def test_an_effort_may_be_a_number(release: Tokenizer, number: int) -> None:
 
 @pytest.mark.parametrize("number", [0, 101, -1])
 def test_an_effort_out_of_range_is_refused(number: int) -> None:
-    with pytest.raises(PromptError, match=f"the effort is {number}, expected a name or 1 to 100"):
+    with pytest.raises(PromptError, match=f"the effort is `{number}`, expected .* a number from 1 to 100"):
         render_text([{"role": "user", "content": "U"}], ChatOptions(thinking=True, effort=number))
 
 

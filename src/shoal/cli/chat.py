@@ -11,12 +11,13 @@ import typer
 from shoal.cli import generate_options as given
 from shoal.cli.chat_commands import COMMANDS, Leave, run_command
 from shoal.cli.chat_file import load_messages
-from shoal.cli.chat_input import EditedLines, Hangup, Lines, Turn, read_turn
+from shoal.cli.chat_input import EditedLines, Lines, Turn, read_turn
 from shoal.cli.chat_reply import Replies
 from shoal.cli.chat_screen import Screen, Thinking
 from shoal.cli.chat_session import Session
 from shoal.cli.chat_settings import ChatSettings, parse_effort
 from shoal.cli.error_output import print_error
+from shoal.cli.json_output import check_writable
 from shoal.cli.loading import load_model, size
 from shoal.cli.more_shards import Also
 from shoal.errors import OptionError, ShoalError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from shoal.api import Places
 
 KEY_VARIABLE = "SHOAL_API_KEY"
+INTERRUPTED = 130
 
 Url = Annotated[
     str | None, typer.Option(help="Ask the server at this address, as in http://127.0.0.1:8000/v1; loads nothing.")
@@ -78,6 +80,7 @@ def command(
     settings = _settings(effort, temperature, top_p, top_k, min_p, repetition_penalty, max_new_tokens, seed)
     screen = Screen(_shown(thinking), quiet=quiet)
     messages = load_messages(load) if load is not None else None
+    lines = _lines(history, screen)
     if url is not None:
         if checkpoint is not None:
             raise typer.BadParameter("`--url` asks a server, expected no CHECKPOINT with it")
@@ -88,12 +91,12 @@ def command(
         places |= {"expert_memory": size(expert_memory), "expert_profile": expert_profile}
         places |= {"prefetch": not no_prefetch}
         replies = _local(checkpoint, places, threads, prefill_chunk, quiet)
-    session = Session(replies, screen, settings, system=system, seed=seed)
+    session = Session(replies, screen, settings, system=system, seed=seed, goes_on=isinstance(lines, EditedLines))
     if messages is not None:
         session.take(messages)
         session.system = system or session.system
     with closing(replies):
-        num_errors = _Conversation(session, _lines(history, screen)).run()
+        num_errors = _Conversation(session, lines).run()
     if num_errors and not sys.stdin.isatty():
         raise typer.Exit(1)
 
@@ -107,18 +110,20 @@ class _Conversation:
     def run(self) -> int:
         """How many turns ended with an error, each of which was said."""
         self._greet()
-        num_errors, was_hangup = 0, False
+        num_errors, was_interrupted = 0, False
         with closing(self.lines):
             while True:
                 try:
                     turn = read_turn(self.lines)
-                    was_hangup = False
+                    was_interrupted = False
                     self._do(turn)
-                except Hangup:
+                except KeyboardInterrupt:
+                    if not isinstance(self.lines, EditedLines):
+                        raise typer.Exit(INTERRUPTED) from None
                     self.session.screen.insist("")
-                    if was_hangup:
+                    if was_interrupted:
                         break
-                    was_hangup = True
+                    was_interrupted = True
                     self.session.screen.say("Ctrl-C again, or Ctrl-D, leaves")
                 except EOFError:
                     # Where somebody typed it, the shell's prompt stands on a line of its own.
@@ -199,6 +204,8 @@ def _local(
 
 def _lines(history: Path | None, screen: Screen) -> Lines:
     if sys.stdin.isatty() and sys.stdout.isatty():
+        if history is not None:
+            check_writable(history)
         words = [f"{name} " if command.argument else name for name, command in COMMANDS.items()]
         return EditedLines(words, history, bold=screen.is_live and "NO_COLOR" not in os.environ)
     return Lines()

@@ -16,12 +16,8 @@ QUOTES = '"""'
 _MOST_HISTORY = 1000
 
 
-class Hangup(Exception):  # noqa: N818
-    """Ctrl-C at the prompt."""
-
-
 class Lines:
-    """Lines without their ends; `EOFError` behind the last, `Hangup` at a Ctrl-C, `PromptError` where not UTF-8."""
+    """Lines without their ends; `EOFError` behind the last, `PromptError` where not UTF-8."""
 
     def read(self, prompt: str) -> str:
         """The next line; `prompt` is shown where somebody sits at a terminal."""
@@ -55,8 +51,6 @@ class EditedLines(Lines):
         shown = f"\001\033[1m\002{prompt}\001\033[0m\002" if self._bold else prompt
         try:
             return input(shown)
-        except KeyboardInterrupt:
-            raise Hangup from None
         except UnicodeDecodeError as error:
             decode(error.object, "the terminal")
             raise AssertionError from error

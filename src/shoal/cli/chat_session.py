@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 
 from shoal.cli.chat_reply import ChatMessage, LiveReply, Replies, ReplyFigures
@@ -18,12 +18,23 @@ _NOTES = {
 
 
 class Session:
-    """Messages without the system prompt, which stands apart and may change at any time."""
+    """Messages without the system prompt, which stands apart and may change at any time.
+
+    `goes_on`: somebody sits there who may stop a reply and then ask again; otherwise a Ctrl-C ends all.
+    """
 
     def __init__(
-        self, replies: Replies, screen: Screen, settings: ChatSettings, *, system: str = "", seed: int = 0
+        self,
+        replies: Replies,
+        screen: Screen,
+        settings: ChatSettings,
+        *,
+        system: str = "",
+        seed: int = 0,
+        goes_on: bool = False,
     ) -> None:
         self.replies, self.screen, self.settings, self.system = replies, screen, settings, system
+        self._goes_on = goes_on
         self.messages = list[ChatMessage]()
         self.figures = list[ReplyFigures]()
         self._seed, self._attempt = seed, 0
@@ -85,12 +96,14 @@ class Session:
             self.screen.say("nothing was said, so the question is forgotten")
 
     def _show(self, live: LiveReply) -> None:
-        view = self.screen.begin()
+        view, stopped = self.screen.begin(), threading.Event()
         try:
-            with _interrupts(live) as stopped:
+            with _interrupts(live, stopped) if self._goes_on else nullcontext():
                 for part in live:
                     view.show(part)
         except KeyboardInterrupt:
+            if not self._goes_on:
+                raise
             stopped.set()
         finally:
             view.end()
@@ -102,20 +115,16 @@ class Session:
 
 
 @contextmanager
-def _interrupts(live: LiveReply) -> Iterator[threading.Event]:
-    """A Ctrl-C stops the reply, a second one does not wait for its step; the event says whether there was one."""
-    stopped = threading.Event()
+def _interrupts(live: LiveReply, stopped: threading.Event) -> Iterator[None]:
+    """A Ctrl-C stops the reply and sets `stopped`; a second one does not wait for the reply's step."""
 
     def on_interrupt(_number: int, _frame: FrameType | None) -> None:
         if stopped.is_set() or not live.stop():
             raise KeyboardInterrupt
         stopped.set()
 
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped
-        return
     before = signal.signal(signal.SIGINT, on_interrupt)
     try:
-        yield stopped
+        yield
     finally:
         signal.signal(signal.SIGINT, before)

@@ -16,6 +16,7 @@ from shoal.engine.forward import ForwardAbandonedError, Outcome, run_forward
 from shoal.engine.kv_room import ByteRoom, KvRoom
 from shoal.engine.metrics import EngineMetrics, Meter
 from shoal.engine.model import Model
+from shoal.engine.prefix_lengths import worth_writing
 from shoal.engine.prefix_protocol import PrefixCache
 from shoal.engine.request import Request, Room
 from shoal.engine.scheduler import Scheduler
@@ -220,7 +221,7 @@ class Engine:
         try:
             return self._open(sequence)
         except CacheFullError as problem:
-            if not self._scheduler.running:
+            if not self._evict() and not self._scheduler.running:
                 self._fail(sequence, problem)
         except ShoalError as problem:
             self._fail(sequence, problem)
@@ -271,7 +272,9 @@ class Engine:
             raise outcome.problem
         assert sequence.cache is not None
         if self.prefix is not None and sequence.length in sequence.cuts:
-            self.prefix.keep(sequence.known[: sequence.length], sequence.cache)
+            request = sequence.ticket.request
+            lasting = worth_writing(sequence.length, len(request.prompt_ids), request.marks)
+            self.prefix.keep(sequence.known[: sequence.length], sequence.cache, lasting)
         if outcome.logits is None:
             return
         is_wanted = sequence.take(outcome.logits, self.eos_id)
@@ -289,11 +292,18 @@ class Engine:
         sequence.last_token = now
 
     def _make_room(self, problem: CacheFullError) -> None:
-        """The pages ran out before the count of them did: the youngest waits again, or what is alone fails."""
+        """The pages ran out before the count of them did: what is only kept goes, or the youngest waits again, or what
+        is alone fails."""
+        if self._evict():
+            return
         if len(self._scheduler.running) == 1:
             self._fail(self._scheduler.running[0], problem)
         else:
             self._let_go(self._scheduler.requeue(self._scheduler.running[-1]))
+
+    def _evict(self) -> bool:
+        """Whether a kept prefix could be let go."""
+        return self.prefix is not None and self.prefix.evict()
 
     def _let_go(self, sequence: Sequence) -> None:
         sequence.cache = None

@@ -26,9 +26,14 @@ class PrefixCache(Protocol):
         """The caller's own sequence of the longest proper prefix of `ids` that is kept, and its length."""
         ...
 
-    def keep(self, ids: Sequence[int], cache: SequenceCache) -> None:
+    def keep(self, ids: Sequence[int], cache: SequenceCache, lasting: bool = True) -> None:
         """Remember a sequence that has seen exactly `ids`; `cache` stays the caller's and goes on.
 
-        Called at the lengths worth keeping and at the end of an answer. Raises nothing: what does not fit is not kept.
+        What is not `lasting` need not survive a restart. Called at the lengths worth keeping and at the end of an
+        answer. Raises nothing: what does not fit is not kept.
         """
+        ...
+
+    def evict(self) -> bool:
+        """Let the sequence go that is worth least, because there is no page for one that runs; False: none can."""
         ...

@@ -71,6 +71,13 @@ class Ticket:
                 self._problem, self._is_done = problem, True
                 self._tell()
 
+    def take(self) -> list[Event]:
+        """What has come since the last look, without waiting."""
+        with self._changed:
+            events = list(self._events)
+            self._events.clear()
+        return events
+
     def __iter__(self) -> Iterator[Event]:
         """The events, each waited for."""
         try:

@@ -73,7 +73,7 @@ class Attention:
     ) -> BFloat16[Tensor, "tokens heads dim"]:
         ring, source = cache.rings[self.plan.layer_id], self.plan.kv_source
         window = WindowKeys(ring.rows, kv, ring.length)
-        compressed = None if source is None else SelectedEntries(cache.entries[source].room, step.selected[number])
+        compressed = None if source is None else SelectedEntries(cache.entries[source], step.selected[number])
         out = attend(q, window, compressed, self.weights.sink, rotation, self.arithmetic)
         ring.write(kv)
         return out

@@ -16,11 +16,13 @@ from shoal.model.batch import Batch
 from shoal.model.cache import SequenceCache
 from shoal.model.engram import EngramRows
 from shoal.model.layer import Layer
+from shoal.model.page_pool import PagePool
 from shoal.model.step import Recorder, Step, record_nothing
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.hyper_connections import ordered_sum
 from shoal.ops.logits import logits_of
 from shoal.ops.rope import rotation_at
+from shoal.plan.page_layout import PAGE_TOKENS
 
 OnLayer = Callable[[int], None]
 
@@ -80,9 +82,13 @@ class Backbone:
         self.frequencies, self.addresses, self.engram_rows = frequencies, addresses, engram_rows
         self.arithmetic = arithmetic
 
-    def new_cache(self, reserved: int = 0) -> SequenceCache:
-        """A sequence that has no token yet, with room for `reserved`."""
-        return SequenceCache(self.config, self.plans, reserved)
+    def new_cache(self, reserved: int = 0, pool: PagePool | None = None) -> SequenceCache:
+        """A sequence that has no token yet, with room for `reserved`, in pages of `pool` or of its own."""
+        return SequenceCache(self.config, self.plans, reserved, pool)
+
+    def new_pool(self, nbytes: int | None = None, *, page_tokens: int = PAGE_TOKENS) -> PagePool:
+        """Pages for the caches of many sequences: what `nbytes` hold, or as many as are asked for."""
+        return PagePool(self.config, self.plans, nbytes=nbytes, page_tokens=page_tokens)
 
     def forward(
         self,
@@ -93,11 +99,13 @@ class Backbone:
     ) -> ForwardOutput:
         """Run the batch and append it to its sequences' caches. `on_layer` is told how many layers are done.
 
-        When anything interrupts it, the caches are as they were before.
+        When anything interrupts it, such as `CacheFullError` before anything is computed, the caches are as they were.
         """
         for span, cache in zip(batch.spans, caches, strict=True):
             assert span.position == cache.length, (span, cache.length)
         try:
+            for span, cache in zip(batch.spans, caches, strict=True):
+                cache.reserve(cache.length + span.count)
             output = self._run(batch, tuple(caches), record, on_layer)
         except BaseException:
             for cache in caches:

@@ -1,8 +1,10 @@
 """What a sequence remembers between forwards, and nothing else (spec §5).
 
-A pass is one forward. The cache can be cut back to any length of its last pass; further back needs a snapshot,
-because a ring holds only `window_size` positions.
+A pass is one forward. The cache can be cut back to any length of its last pass; further back needs a snapshot or a
+fork, because a ring holds only `window_size` positions.
 """
+
+from copy import copy
 
 from torch import Tensor, from_numpy
 
@@ -11,24 +13,29 @@ from shoal.config.schema import ModelConfig
 from shoal.errors import SnapshotError
 from shoal.model.open_group import OpenGroup
 from shoal.model.packed_rows import PackedRows
+from shoal.model.page_pool import PagePool
+from shoal.model.page_table import PageTable
 from shoal.model.token_history import TokenHistory
 from shoal.model.window_ring import WindowRing
 from shoal.ops.quantize import Q4C, Q4I
+from shoal.plan.page_layout import PAGE_TOKENS
 
 
 class SequenceCache:
     """Window rings, compressed entries, index keys, open groups, Engram history and length of one sequence.
 
-    Up to `reserved` tokens it takes what they need and no more; a longer one grows by doubling.
+    Entries and keys lie in pages of `pool`, taken as the sequence grows, those of `reserved` tokens at once. Without a
+    pool it has one of its own, without a limit, which asks the system for the memory of `reserved` tokens in one piece.
     """
 
-    def __init__(self, config: ModelConfig, plans: tuple[LayerPlan, ...], reserved: int = 0) -> None:
+    def __init__(
+        self, config: ModelConfig, plans: tuple[LayerPlan, ...], reserved: int = 0, pool: PagePool | None = None
+    ) -> None:
         backbone = [plan for plan in plans if not plan.is_draft]
         sources = [plan for plan in backbone if plan.owns_kv]
         self.rings = {p.layer_id: WindowRing(config.window_size, config.head_dim) for p in backbone}
-        rows = {p.layer_id: reserved // p.compress_ratio for p in sources}
-        self.entries = {layer: PackedRows(Q4C, config.head_dim, count) for layer, count in rows.items()}
-        self.index_keys = {layer: PackedRows(Q4I, config.index_head_dim, count) for layer, count in rows.items()}
+        self.pool = pool or PagePool(config, plans, expected=-(-reserved // PAGE_TOKENS))
+        self._lay_rows(PageTable(self.pool))
         self.open_groups = {
             p.layer_id: OpenGroup(p.compress_ratio, config.head_dim, config.window_size)
             for p in sources
@@ -39,6 +46,42 @@ class SequenceCache:
         self._pass_start = 0
         self._window = config.window_size
         self._ratios = {p.layer_id: p.compress_ratio for p in sources}
+        if pool is not None:
+            self.reserve(reserved)
+
+    def reserve(self, length: int) -> None:
+        """Take what pages the sequence lacks to grow to `length`, and copy the one it would write into if it is shared.
+
+        Raises `CacheFullError`, having changed nothing that is remembered. Cutting back gives unused pages back.
+        """
+        layout = self.pool.layout
+        self._table.reserve(self.length // layout.tokens, layout.pages_for(length))
+
+    def fork(self) -> "SequenceCache":
+        """Another sequence with the same past. Pages are shared until one of both writes into them; the rest is copied.
+
+        Either goes on, is cut back and ends as if the other did not exist.
+        """
+        other = copy(self)
+        other.rings = {layer: ring.fork() for layer, ring in self.rings.items()}
+        other._table = table = self._table.fork()
+        other.entries = {layer: rows.fork(table) for layer, rows in self.entries.items()}
+        other.index_keys = {layer: rows.fork(table) for layer, rows in self.index_keys.items()}
+        other.open_groups = {layer: group.fork() for layer, group in self.open_groups.items()}
+        other.history = self.history.fork()
+        return other
+
+    def settle(self) -> None:
+        """Make the last pass final: it can no longer be cut back, and what that would take is let go."""
+        for part in (*self.rings.values(), *self.open_groups.values(), self.history):
+            part.settle()
+        self._pass_start = self.length
+
+    def release(self) -> None:
+        """Give everything back at once; the sequence cannot go on. One that is merely dropped gives its pages later."""
+        self._table.truncate(0)
+        for parts in (self.rings, self.entries, self.index_keys, self.open_groups):
+            parts.clear()
 
     def commit(self, count: int) -> None:
         """End a pass of `count` tokens, which every layer has written."""
@@ -66,11 +109,30 @@ class SequenceCache:
         return self._pass_start < length < self.length and self.length - self._pass_start <= self._window
 
     @property
+    def page_ids(self) -> tuple[int, ...]:
+        """The pages that the sequence refers to, some of them perhaps with others."""
+        return tuple(self._table.ids)
+
+    @property
+    def num_pages(self) -> int:
+        """How many pages those are."""
+        return len(self._table.ids)
+
+    @property
+    def fixed_nbytes(self) -> int:
+        """Bytes of rings and open groups, which are never shared."""
+        return sum(part.nbytes for part in (*self.rings.values(), *self.open_groups.values()))
+
+    @property
     def nbytes(self) -> int:
-        """Bytes held, spare room included."""
-        packed = [ring.rows for ring in self.rings.values()]
-        packed += [rows.room for rows in (*self.entries.values(), *self.index_keys.values())]
-        return sum(rows.codes.nbytes + rows.scales.nbytes for rows in packed)
+        """Bytes of everything, whole pages included whoever shares them."""
+        return self.fixed_nbytes + self.num_pages * self.pool.layout.nbytes
+
+    @property
+    def own_nbytes(self) -> int:
+        """Bytes that nobody shares: what `release` sets free now."""
+        own = sum(self.pool.references(page_id) == 1 for page_id in self._table.ids)
+        return self.fixed_nbytes + own * self.pool.layout.nbytes
 
     def state(self) -> dict[str, Tensor]:
         """Copies of everything, by names that say where each belongs."""
@@ -82,8 +144,15 @@ class SequenceCache:
         return state | {"history": from_numpy(self.history.ids.copy())}
 
     def load(self, state: dict[str, Tensor], length: int) -> None:
-        """Take over what `state` of a sequence of `length` tokens returned, checked against this model's shapes."""
+        """Take over what `state` of a sequence of `length` tokens returned, checked against this model's shapes.
+
+        Raises `SnapshotError` or `CacheFullError`, having changed nothing.
+        """
         self._check_state(state, length)
+        table = PageTable(self.pool)
+        table.reserve(0, self.pool.layout.pages_for(length))
+        self._table.truncate(0)
+        self._lay_rows(table)
         for layer, ring in self.rings.items():
             ring.load(_part(state, f"ring.{layer}"), length)
         for layer, rows in self.entries.items():
@@ -95,12 +164,20 @@ class SequenceCache:
         self.history.load(state["history"].numpy(), length)
         self.length = self._pass_start = length
 
+    def _lay_rows(self, table: PageTable) -> None:
+        """Start without rows, in the pages of `table`."""
+        layout = self.pool.layout
+        self._table = table
+        self.entries = {layer: PackedRows(Q4C, part, table) for layer, part in layout.entries.items()}
+        self.index_keys = {layer: PackedRows(Q4I, part, table) for layer, part in layout.index_keys.items()}
+
     def _cut(self, length: int) -> None:
         for ring in self.rings.values():
             ring.truncate(min(length, ring.length))
         for layer, ratio in self._ratios.items():
             self.entries[layer].truncate(length // ratio)
             self.index_keys[layer].truncate(length // ratio)
+        self._table.truncate(self.pool.layout.pages_for(length))
         for group in self.open_groups.values():
             group.truncate(min(length, group.length))
         self.history.truncate(min(length, self.history.length))

@@ -45,7 +45,7 @@ class Indexer:
         cache: SequenceCache,
         step: Step,
     ) -> None:
-        keys = cache.index_keys[self.kv_source].packed()
+        keys = cache.index_keys[self.kv_source]
         visible = (torch.arange(span.position, span.position + span.count) + 1) // self.plan.compress_ratio
         found = select(
             q,
@@ -64,4 +64,4 @@ class Indexer:
             step.candidates[number] = found.candidates
             step.record(f"L{self.plan.layer_id}.candidates", found.candidates)
         step.selected[number] = found.selected
-        step.record(f"L{self.plan.layer_id}.topk", found.selected[:, : keys.codes.shape[0]])
+        step.record(f"L{self.plan.layer_id}.topk", found.selected[:, : keys.count])

@@ -1,5 +1,7 @@
 """The tokens of a compressor's unfinished group, in float32 (spec §5c)."""
 
+from copy import copy
+
 import torch
 from jaxtyping import Float32
 from torch import Tensor
@@ -19,14 +21,17 @@ class OpenGroup:
         self.undoable = undoable
         self.length = 0
         self.values = self.gates = torch.zeros((0, dim))
-        self._remember(0, self.values, self.gates)
+        self.settle()
 
     def extend(self, values: Rows, gates: Rows) -> tuple[Groups, Groups]:
         """Append tokens; the values and gates of the groups they complete come back."""
         start, held, count = self.length, self.values.shape[0], values.shape[0]
         all_values, all_gates = torch.cat((self.values, values)), torch.cat((self.gates, gates))
-        remembered = held + (count if count <= self.undoable else 0)
-        self._remember(start, all_values[:remembered], all_gates[:remembered])
+        if count <= self.undoable:
+            self._remember(start, all_values, all_gates)
+        else:
+            # Copied: a view would keep the whole chunk's rows.
+            self._remember(start, all_values[:held].clone(), all_gates[:held].clone())
         complete = (held + count) // self.ratio * self.ratio
         self.values, self.gates = all_values[complete:].clone(), all_gates[complete:].clone()
         self.length = start + count
@@ -51,7 +56,21 @@ class OpenGroup:
         """Take over a saved state of a sequence of `length` tokens."""
         self.values, self.gates = state["values"].clone(), state["gates"].clone()
         self.length = length
-        self._remember(length, self.values, self.gates)
+        self.settle()
+
+    def fork(self) -> "OpenGroup":
+        """The same group, to go on alone: rows are replaced and never written to, so they are shared."""
+        return copy(self)
+
+    def settle(self) -> None:
+        """Make the last pass final."""
+        self._remember(self.length, self.values, self.gates)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, those that undoing takes included."""
+        held = {id(rows): rows for rows in (self.values, self.gates, self._pass_values, self._pass_gates)}
+        return sum(rows.nbytes for rows in held.values())
 
     def _remember(self, start: int, values: Rows, gates: Rows) -> None:
         self._base = start // self.ratio * self.ratio

@@ -1,5 +1,7 @@
 """The last compressed token ids of a sequence, which Engram's n-grams reach back to (spec §5d)."""
 
+from copy import copy
+
 import numpy as np
 
 from shoal.engram.hashing import Int64Array, empty_history, next_history
@@ -11,7 +13,7 @@ class TokenHistory:
     def __init__(self, history: int) -> None:
         self.ids = empty_history(history)
         self.length = 0
-        self._start, self._before, self._appended = 0, self.ids, self.ids[:0]
+        self.settle()
 
     def extend(self, compressed: Int64Array) -> None:
         """Append the compressed ids of the next tokens."""
@@ -28,4 +30,12 @@ class TokenHistory:
     def load(self, ids: Int64Array, length: int) -> None:
         """Take over a saved state of a sequence of `length` tokens."""
         self.ids, self.length = np.array(ids, dtype=np.int64), length
-        self._start, self._before, self._appended = length, self.ids, self.ids[:0]
+        self.settle()
+
+    def fork(self) -> "TokenHistory":
+        """The same history, to go on alone: ids are replaced and never written to, so they are shared."""
+        return copy(self)
+
+    def settle(self) -> None:
+        """Make the last pass final."""
+        self._start, self._before, self._appended = self.length, self.ids, self.ids[:0]

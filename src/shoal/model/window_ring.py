@@ -1,5 +1,7 @@
 """The last `window` keys of one layer, in Q8 (spec §5a). Slot = position mod window."""
 
+from copy import copy
+
 import torch
 from jaxtyping import BFloat16, Int64
 from torch import Tensor
@@ -18,7 +20,7 @@ class WindowRing:
             Q8,
         )
         self.length = 0
-        self._forget_write()
+        self.settle()
 
     def read(self) -> BFloat16[Tensor, "held dim"]:
         """The rows of the last min(length, window) positions, ascending."""
@@ -57,9 +59,21 @@ class WindowRing:
         self.rows.codes.copy_(state["codes"])
         self.rows.scales.copy_(state["scales"])
         self.length = length
-        self._forget_write()
+        self.settle()
 
-    def _forget_write(self) -> None:
+    def fork(self) -> "WindowRing":
+        """A copy that goes on alone. What was overwritten is shared: nobody writes to it."""
+        other = copy(self)
+        other.rows = Quantized(self.rows.codes.clone(), self.rows.scales.clone(), Q8)
+        return other
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, those that undoing takes included."""
+        return sum(rows.codes.nbytes + rows.scales.nbytes for rows in (self.rows, self._overwritten))
+
+    def settle(self) -> None:
+        """Make the last write final."""
         self._write_start = self._first_saved = self.length
         self._overwritten = self.rows[slice(0, 0)]
 

@@ -15,6 +15,7 @@
 #include "exp_down.inl"
 #include "kernels.h"
 #include "lanes.h"
+#include "pages.inl"
 #include "parallel.inl"
 
 #include "attention_keys.inl"

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pages.h"
+
 // Sparse attention of the next `tokens` tokens of one sequence, with a sink, and the inverse rope of its result.
 //
 // Token t stands at `position` + t. Its keys, which are its values too: the last `window` positions up to its own, from
@@ -15,7 +17,7 @@ typedef struct ShoalAttention {
     const uint16_t* q;                            // bf16 [tokens, heads, dim]
     const uint8_t *own_codes, *own_scales;        // Q8 [tokens, dim]; dim % 32 == 0
     const uint8_t *ring_codes, *ring_scales;      // Q8 [window, dim]
-    const uint8_t *entry_codes, *entry_scales;    // Q4c [entries, dim]
+    ShoalPages entries;                           // Q4c rows of `dim`
     const int64_t* selected;                      // [tokens, topk], -1 behind the last; NULL where topk == 0
     const float *sink, *cos, *sin;                // [heads], [tokens, pairs], [tokens, pairs]
     size_t tokens, heads, dim, window, topk, pairs;

@@ -93,10 +93,14 @@ inline void fetch(const uint8_t* start, size_t nbytes) {
     __builtin_prefetch(start + nbytes - 1);
 }
 
+inline PagedRow entry_row(const ShoalAttention* p, int64_t entry) {
+    return paged_row(p->entries, static_cast<size_t>(entry), p->dim / 2, p->dim / kQ4cGroup);
+}
+
 inline void fetch_entry(const ShoalAttention* p, int64_t entry) {
-    const size_t row = static_cast<size_t>(entry), codes = p->dim / 2, scales = p->dim / kQ4cGroup;
-    fetch(p->entry_codes + row * codes, codes);
-    fetch(p->entry_scales + row * scales, scales);
+    const PagedRow row = entry_row(p, entry);
+    fetch(row.codes, p->dim / 2);
+    fetch(row.scales, p->dim / kQ4cGroup);
 }
 
 // The keys of one block, `key_stride` floats apart.
@@ -108,8 +112,8 @@ void decode_block(const ShoalAttention* p, const KeyList& list, const BlockKeys&
         decode_window_key(p, list.first + static_cast<int64_t>(block.window_start + i), keys);
     for (size_t i = 0; i < block.entries; ++i, keys += stride) {
         if (i + ahead < block.entries) fetch_entry(p, entries[i + ahead]);
-        const size_t entry = static_cast<size_t>(entries[i]);
-        decode_q4c(p->entry_codes + entry * (p->dim / 2), p->entry_scales + entry * (p->dim / kQ4cGroup), p->dim, keys);
+        const PagedRow row = entry_row(p, entries[i]);
+        decode_q4c(row.codes, row.scales, p->dim, keys);
     }
 }
 

@@ -4,13 +4,13 @@
 namespace {
 
 void attention(Kernels& kernels, uintptr_t q, uintptr_t own_codes, uintptr_t own_scales, uintptr_t ring_codes,
-               uintptr_t ring_scales, uintptr_t entry_codes, uintptr_t entry_scales, uintptr_t selected, uintptr_t sink,
-               uintptr_t cos, uintptr_t sin, size_t tokens, size_t heads, size_t dim, size_t window, size_t topk,
-               size_t pairs, int64_t position, float scale, uintptr_t y) {
+               uintptr_t ring_scales, uintptr_t entry_pages, size_t entry_codes, size_t entry_scales, size_t page_shift,
+               uintptr_t selected, uintptr_t sink, uintptr_t cos, uintptr_t sin, size_t tokens, size_t heads, size_t dim,
+               size_t window, size_t topk, size_t pairs, int64_t position, float scale, uintptr_t y) {
     kernels.run(kernels.table->attention,
                 ShoalAttention{at<const uint16_t>(q), at<const uint8_t>(own_codes), at<const uint8_t>(own_scales),
                                at<const uint8_t>(ring_codes), at<const uint8_t>(ring_scales),
-                               at<const uint8_t>(entry_codes), at<const uint8_t>(entry_scales),
+                               {at<const uint64_t>(entry_pages), entry_codes, entry_scales, page_shift},
                                at<const int64_t>(selected), at<const float>(sink), at<const float>(cos),
                                at<const float>(sin), tokens, heads, dim, window, topk, pairs, position, scale,
                                at<uint16_t>(y)});
@@ -34,10 +34,10 @@ void rope_table(Kernels& kernels, uintptr_t positions, uintptr_t frequencies, si
 
 void bind_attention(nb::class_<Kernels>& kernels) {
     kernels.def("attention", &attention, nb::arg("q"), nb::arg("own_codes"), nb::arg("own_scales"),
-                nb::arg("ring_codes"), nb::arg("ring_scales"), nb::arg("entry_codes"), nb::arg("entry_scales"),
-                nb::arg("selected"), nb::arg("sink"), nb::arg("cos"), nb::arg("sin"), nb::arg("tokens"),
-                nb::arg("heads"), nb::arg("dim"), nb::arg("window"), nb::arg("topk"), nb::arg("pairs"),
-                nb::arg("position"), nb::arg("scale"), nb::arg("y"));
+                nb::arg("ring_codes"), nb::arg("ring_scales"), nb::arg("entry_pages"), nb::arg("entry_codes"),
+                nb::arg("entry_scales"), nb::arg("page_shift"), nb::arg("selected"), nb::arg("sink"), nb::arg("cos"),
+                nb::arg("sin"), nb::arg("tokens"), nb::arg("heads"), nb::arg("dim"), nb::arg("window"), nb::arg("topk"),
+                nb::arg("pairs"), nb::arg("position"), nb::arg("scale"), nb::arg("y"));
     kernels.def("rotate_rows", &rotate_rows, nb::arg("x"), nb::arg("cos"), nb::arg("sin"), nb::arg("rows"),
                 nb::arg("heads"), nb::arg("dim"), nb::arg("pairs"), nb::arg("inverse"), nb::arg("y"));
     kernels.def("rope_table", &rope_table, nb::arg("positions"), nb::arg("frequencies"), nb::arg("rows"),

@@ -4,13 +4,13 @@
 namespace {
 
 // An address of 0 is an input that is not there or an output that is not wanted.
-void index_select(Kernels& kernels, uintptr_t q_codes, uintptr_t q_scales, uintptr_t weights, uintptr_t key_codes,
-                  uintptr_t key_scales, uintptr_t visible, uintptr_t candidates, size_t tokens, size_t heads, size_t dim,
-                  size_t keys, size_t count, uintptr_t selected, size_t block, size_t block_count,
-                  uintptr_t candidate_positions, uintptr_t scores) {
+void index_select(Kernels& kernels, uintptr_t q_codes, uintptr_t q_scales, uintptr_t weights, uintptr_t key_pages,
+                  size_t key_codes, size_t key_scales, size_t page_shift, uintptr_t visible, uintptr_t candidates,
+                  size_t tokens, size_t heads, size_t dim, size_t keys, size_t count, uintptr_t selected, size_t block,
+                  size_t block_count, uintptr_t candidate_positions, uintptr_t scores) {
     kernels.run(kernels.table->index_select,
                 ShoalIndexSelect{at<const uint8_t>(q_codes), at<const uint8_t>(q_scales), at<const uint16_t>(weights),
-                                 at<const uint8_t>(key_codes), at<const uint8_t>(key_scales),
+                                 {at<const uint64_t>(key_pages), key_codes, key_scales, page_shift},
                                  at<const int64_t>(visible), at<const uint8_t>(candidates), tokens, heads, dim, keys,
                                  count, at<int64_t>(selected), block, block_count, at<uint8_t>(candidate_positions),
                                  at<uint16_t>(scores)});
@@ -20,8 +20,8 @@ void index_select(Kernels& kernels, uintptr_t q_codes, uintptr_t q_scales, uintp
 
 void bind_indexer(nb::class_<Kernels>& kernels) {
     kernels.def("index_select", &index_select, nb::arg("q_codes"), nb::arg("q_scales"), nb::arg("weights"),
-                nb::arg("key_codes"), nb::arg("key_scales"), nb::arg("visible"), nb::arg("candidates"),
-                nb::arg("tokens"), nb::arg("heads"), nb::arg("dim"), nb::arg("keys"), nb::arg("count"),
-                nb::arg("selected"), nb::arg("block"), nb::arg("block_count"), nb::arg("candidate_positions"),
-                nb::arg("scores"));
+                nb::arg("key_pages"), nb::arg("key_codes"), nb::arg("key_scales"), nb::arg("page_shift"),
+                nb::arg("visible"), nb::arg("candidates"), nb::arg("tokens"), nb::arg("heads"), nb::arg("dim"),
+                nb::arg("keys"), nb::arg("count"), nb::arg("selected"), nb::arg("block"), nb::arg("block_count"),
+                nb::arg("candidate_positions"), nb::arg("scores"));
 }

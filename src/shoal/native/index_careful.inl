@@ -75,8 +75,9 @@ inline void careful_products(const ShoalIndexSelect* p, size_t token, size_t hea
     const float weight = bf16_value(p->weights[row]);
     for (size_t key = 0; key < kGroup; ++key) {
         const size_t position = keys.first + (key < keys.count ? key : keys.count - 1);
-        const Pair pair = {p->q_codes + row * p->dim / 2, p->q_scales + row * query.blocks,
-                           p->key_codes + position * p->dim / 2, p->key_scales + position * query.blocks};
+        const PagedRow key_row = paged_row(p->key_pages, position, p->dim / 2, query.blocks);
+        const Pair pair = {p->q_codes + row * p->dim / 2, p->q_scales + row * query.blocks, key_row.codes,
+                           key_row.scales};
         const float product = bf16_value(bf16_of_double(summed_dot(pair, sums + key, query.blocks)));
         products[key] = bf16_value(bf16_of((product > 0.0f ? product : 0.0f) * weight));
     }

@@ -68,8 +68,8 @@ inline void fill_keys(const ShoalIndexSelect* p, size_t first, size_t limit, int
     keys.first = first, keys.count = limit - first < kGroup ? limit - first : kGroup;
     for (size_t key = 0; key < kGroup; ++key) {
         const size_t row = first + (key < keys.count ? key : keys.count - 1);
-        rows[key] = p->key_codes + row * p->dim / 2;
-        scales[key] = p->key_scales + row * keys.blocks;
+        const PagedRow key_row = paged_row(p->key_pages, row, p->dim / 2, keys.blocks);
+        rows[key] = key_row.codes, scales[key] = key_row.scales;
     }
     for (size_t block = 0; block < keys.blocks; ++block)
         decode_keys(rows, block * kScaleBlock / 2, keys.digits + block * kQuads * kQuadBytes);

@@ -13,6 +13,7 @@
 // path is bound by instructions: 344 vector operations a key, of which that machine does about 5.5 G/s a thread.
 #include "kernels.h"
 #include "lanes.h"
+#include "pages.inl"
 #include "parallel.inl"
 
 #include "index_query.inl"

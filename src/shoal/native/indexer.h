@@ -4,12 +4,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pages.h"
+
 // The compressed positions that the tokens of one sequence read (spec 4.5). q and keys are Q4i: E2M1 codes two to a byte
-// and an E8M0 scale per 32 of `dim`, which is a multiple of 32. Every row is dense. `weights` are finite, scales not 255.
+// and an E8M0 scale per 32 of `dim`, which is a multiple of 32. Queries are dense. `weights` are finite, scales not 255.
 typedef struct ShoalIndexSelect {
     const uint8_t *q_codes, *q_scales;      // [tokens, heads, dim / 2], [tokens, heads, dim / 32]
     const uint16_t* weights;                // bf16 [tokens, heads]
-    const uint8_t *key_codes, *key_scales;  // [keys, dim / 2], [keys, dim / 32]
+    ShoalPages key_pages;                   // rows of dim / 2 and dim / 32 bytes
     const int64_t* visible;                 // [tokens]: positions from here on are unreachable
     const uint8_t* candidates;              // 0 or 1 [tokens, keys]: 0 is unreachable; or NULL
     size_t tokens, heads, dim, keys;

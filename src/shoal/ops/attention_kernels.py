@@ -6,6 +6,7 @@ import torch
 from jaxtyping import BFloat16, Float32, Int64
 from torch import Tensor
 
+from shoal.ops.paged_rows import place_of
 from shoal.ops.quantize import Q4C, Q8, BlockFormat, Quantized
 from shoal.ops.rotation import Rotation
 
@@ -38,7 +39,7 @@ class AttentionKernels:
         # Kept here, so that what contiguous() may have copied lives until the kernel returns.
         entries, selected = None, None
         if compressed is not None:
-            entries, selected = _checked(compressed.entries, Q4C, None, dim), compressed.selected.contiguous()
+            entries, selected = place_of(compressed.entries, Q4C, dim), compressed.selected.contiguous()
             assert selected.dtype == torch.int64 and selected.shape[0] == tokens, (selected.dtype, selected.shape)
         self.native.attention(
             q.data_ptr(),
@@ -46,8 +47,10 @@ class AttentionKernels:
             own.scales.data_ptr(),
             ring.codes.data_ptr(),
             ring.scales.data_ptr(),
-            0 if entries is None else entries.codes.data_ptr(),
-            0 if entries is None else entries.scales.data_ptr(),
+            0 if entries is None else entries.addresses.data_ptr(),
+            0 if entries is None else entries.codes,
+            0 if entries is None else entries.scales,
+            0 if entries is None else entries.shift,
             0 if selected is None else selected.data_ptr(),
             sink.data_ptr(),
             cos.data_ptr(),

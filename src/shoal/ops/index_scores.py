@@ -6,6 +6,7 @@ from torch import Tensor
 
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.index_selection import CandidateBlocks, IndexSelection
+from shoal.ops.paged_rows import PagedRows
 from shoal.ops.quantize import Quantized
 
 ABSENT = -1
@@ -13,7 +14,7 @@ ABSENT = -1
 
 def select(
     q: Quantized,
-    keys: Quantized,
+    keys: Quantized | PagedRows,
     weights: BFloat16[Tensor, "tokens heads"],
     visible: Int64[Tensor, "tokens"],
     count: int,
@@ -33,7 +34,7 @@ def select(
 
 def select_torch(
     q: Quantized,
-    keys: Quantized,
+    keys: Quantized | PagedRows,
     weights: BFloat16[Tensor, "tokens heads"],
     visible: Int64[Tensor, "tokens"],
     count: int,

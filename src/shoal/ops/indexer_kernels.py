@@ -8,6 +8,7 @@ from torch import Tensor
 
 from shoal.ops.addresses import address
 from shoal.ops.index_selection import CandidateBlocks, IndexSelection
+from shoal.ops.paged_rows import PagedRows, num_rows, place_of
 from shoal.ops.quantize import Q4I, Quantized
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class IndexerKernels:
     def index_select(
         self,
         q: Quantized,
-        keys: Quantized,
+        keys: Quantized | PagedRows,
         weights: BFloat16[Tensor, "tokens heads"],
         visible: Int64[Tensor, "tokens"],
         count: int,
@@ -34,13 +35,12 @@ class IndexerKernels:
     ) -> IndexSelection:
         """`select_torch` under wide arithmetic, for finite weights and scales other than 255."""
         tokens, heads = weights.shape
-        positions, dim = keys.codes.shape[0], 2 * keys.codes.shape[1]
+        positions, dim = num_rows(keys), 2 * q.codes.shape[2]
         shape = tokens, positions
-        assert q.format is Q4I and keys.format is Q4I, (q.format, keys.format)
+        assert q.format is Q4I, q.format.name
         assert dim % Q4I.group == 0 and dim <= LARGEST_DIM, dim
         assert q.codes.shape == (tokens, heads, dim // 2), (q.codes.shape, tokens, heads, dim)
         assert q.scales.shape == (tokens, heads, dim // Q4I.group), (q.scales.shape, tokens, heads, dim)
-        assert keys.scales.shape == (positions, dim // Q4I.group), (keys.scales.shape, positions, dim)
         assert weights.dtype == torch.bfloat16 and visible.dtype == torch.int64, (weights.dtype, visible.dtype)
         assert visible.shape == (tokens,), (visible.shape, tokens)
         assert candidates is None or (candidates.shape == shape and candidates.dtype == torch.bool), shape
@@ -49,14 +49,16 @@ class IndexerKernels:
         inside = None if blocks is None else torch.empty(shape, dtype=torch.bool)
         scores = torch.empty(shape, dtype=torch.bfloat16) if wants_scores else None
         q_codes, q_scales, weights = q.codes.contiguous(), q.scales.contiguous(), weights.contiguous()
-        key_codes, key_scales, visible = keys.codes.contiguous(), keys.scales.contiguous(), visible.contiguous()
+        place, visible = place_of(keys, Q4I, dim), visible.contiguous()
         candidates = None if candidates is None else candidates.contiguous()
         self.native.index_select(
             q_codes.data_ptr(),
             q_scales.data_ptr(),
             weights.data_ptr(),
-            key_codes.data_ptr(),
-            key_scales.data_ptr(),
+            place.addresses.data_ptr(),
+            place.codes,
+            place.scales,
+            place.shift,
             visible.data_ptr(),
             address(candidates),
             tokens,

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.index_scores import ABSENT
+from shoal.ops.paged_rows import PagedRows
 from shoal.ops.quantize import Quantized
 from shoal.ops.rope import rotate
 from shoal.ops.rotation import Rotation
@@ -65,7 +66,7 @@ class WindowKeys:
 class SelectedEntries:
     """Compressed entries in Q4c, and for each token those it reads: ascending, ABSENT filling the end."""
 
-    entries: Quantized
+    entries: Quantized | PagedRows
     selected: Int64[Tensor, "tokens count"]
 
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from shoal.errors import ShoalError
-from shoal.serve import chat, completions, health, messages, models, responses, tokens
+from shoal.serve import chat, completions, health, messages, models, page, responses, tokens
 from shoal.serve.errors import ApiError, as_api_error, shape_of
 from shoal.serve.guard import Guard
 from shoal.serve.openapi import document
@@ -23,8 +23,9 @@ ROUTERS = [
     messages.router,
     responses.router,
     tokens.router,
+    page.router,
 ]
-PAGES: list[str] = ["/openapi.json"]
+PAGES: list[str] = ["/openapi.json", *page.OPEN]
 """Paths, or folders that end in `/`, that are read without a key."""
 
 

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from shoal.serve.errors import ApiError, shape_of
 from shoal.serve.options import ServeOptions
 
+MOST_HEADER_NBYTES = 64 * 1024
 OPEN_PATHS = ("/health", "/ready")
 """For whoever watches the server; they say nothing of what it is asked."""
 
@@ -38,7 +39,11 @@ class Guard:
             return
         await self._app(scope, receive, send)
 
-    def _check(self, path: str, method: str, headers: Mapping[str, str]) -> None:
+    def _check(self, path: str, method: str, headers: Headers) -> None:
+        nbytes = sum(len(name) + len(value) for name, value in headers.raw)
+        if nbytes > MOST_HEADER_NBYTES:
+            message = f"the headers have {nbytes:,} bytes, expected at most {MOST_HEADER_NBYTES:,}"
+            raise ApiError(431, message, code="headers_too_large")
         self._check_host(headers.get("host", ""))
         self._check_origin(headers.get("origin"), headers.get("host", ""))
         is_page = method in ("GET", "HEAD") and any(_is_under(path, each) for each in self._open)

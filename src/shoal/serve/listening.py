@@ -15,7 +15,7 @@ class Address:
     """Where to listen: the numbers that a host's name stands for."""
 
     family: socket.AddressFamily
-    sockaddr: tuple[str | int, ...]
+    sockaddr: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 
     @property
     def is_local(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from math import inf
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics_core import (
@@ -11,7 +12,6 @@ from prometheus_client.metrics_core import (
     Metric,
 )
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from shoal.engine.metrics import EngineMetrics
 from shoal.engine.metrics import Histogram as EngineHistogram
@@ -99,10 +99,11 @@ def _named(name: str) -> str:
 
 
 def _histogram(name: str, help_text: str, found: EngineHistogram) -> Metric:
-    buckets, so_far = [], 0
-    for bound, count in zip((*found.bounds, float("inf")), found.counts, strict=True):
+    buckets: list[tuple[str, float]] = []
+    so_far = 0
+    for bound, count in zip((*found.bounds, inf), found.counts, strict=True):
         so_far += count
-        buckets.append((floatToGoString(bound), so_far))
+        buckets.append(("+Inf" if bound == inf else str(bound), so_far))
     return HistogramMetricFamily(name, help_text, buckets=buckets, sum_value=found.total)
 
 

@@ -15,11 +15,11 @@ import uvicorn
 
 from shoal.errors import ShoalError
 from shoal.serve.app import create_app
+from shoal.serve.guard import MOST_HEADER_NBYTES
 from shoal.serve.request_log import Say
 from shoal.serve.served import Served, ServedModel
 
 Load = Callable[[], ServedModel]
-_HEADER_NBYTES = 64 * 1024
 _IDLE_SECONDS = 75
 # What is left to answer, once the engine has ended what ran.
 _LAST_SECONDS = 5.0
@@ -43,7 +43,7 @@ class Server(uvicorn.Server):
                 log_level=logging.WARNING,
                 server_header=False,
                 proxy_headers=False,
-                h11_max_incomplete_event_size=_HEADER_NBYTES,
+                h11_max_incomplete_event_size=2 * MOST_HEADER_NBYTES,
                 timeout_keep_alive=_IDLE_SECONDS,
                 timeout_graceful_shutdown=math.ceil(seconds + _LAST_SECONDS),
             )

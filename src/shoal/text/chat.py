@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from shoal.errors import PromptError
 from shoal.text.rendering import Rendering, encode
@@ -58,8 +58,7 @@ def build_conversation(messages: Sequence[Message], options: ChatOptions = CHAT)
 
     if not messages:
         raise PromptError("the conversation has no messages, expected at least one")
-    if isinstance(options.effort, int) and not 1 <= options.effort <= 100:
-        raise PromptError(f"the effort is {options.effort}, expected a name or 1 to 100")
+    _check_effort(options.effort)
     try:
         return recipe.Conversation(
             [_message(message, f"messages[{index}]") for index, message in enumerate(messages)],
@@ -79,6 +78,13 @@ def render(messages: Sequence[Message], options: ChatOptions = CHAT) -> Renderin
     """The prompt that `render_chat` encodes, before it is."""
     effort = options.effort if isinstance(options.effort, int) else None
     return Rendering.of(build_conversation(messages, options), effort)
+
+
+def _check_effort(effort: object) -> None:
+    is_number = isinstance(effort, int) and not isinstance(effort, bool) and 1 <= effort <= 100
+    if effort is not None and effort not in get_args(Effort) and not is_number:
+        names = ", ".join(f"`{name}`" for name in get_args(Effort))
+        raise PromptError(f"the effort is `{effort!r}`"[:100] + f", expected {names} or a number from 1 to 100")
 
 
 def _message(message: Message, where: str) -> "recipe.Message":
@@ -139,10 +145,19 @@ def _tool_calls(calls: object, where: str) -> "list[recipe.ToolCall] | None":
     for index, call in enumerate(calls):
         place = f"{where}.tool_calls[{index}]"
         function = _function(call, place)
-        arguments = function.get("arguments", "{}")
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        text = _arguments(function.get("arguments", "{}"))
         found.append(recipe.ToolCall(str(call.get("id", "")), _name(function, place), text))
     return found
+
+
+def _arguments(given: object) -> str:
+    """JSON that may have been made a string of once more than it should, as the released encoder reads it."""
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    try:
+        inner = json.loads(text)
+        return inner if isinstance(inner, str) and isinstance(json.loads(inner), dict) else text
+    except (ValueError, RecursionError):
+        return text
 
 
 def _tool(tool: object, where: str) -> "recipe.ToolDefinition":

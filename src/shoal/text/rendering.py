@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import deepseek_recipe as recipe
 
 ASSISTANT, USER = "<｜Assistant｜>", "<｜User｜>"
+REMINDER, REMINDER_ROLE = "<｜latest_reminder｜>", "latest_reminder"
 # What the renderer writes for effort `high`.
 _EFFORT, _HIGH = "Reasoning Effort: ", "75"
 
@@ -41,6 +42,8 @@ class Rendering:
         encoding = recipe.DeepseekV41Encoding().with_special_tokens(recipe.SpecialTokens(image=IMAGE))
         rendered = encoding.render_conversation(conversation)
         whole = cls(rendered.prompt, rendered.special_ranges)
+        if conversation.messages and conversation.messages[-1].role == REMINDER_ROLE:
+            whole = whole._with_reminders_last()
         return whole if effort is None or not conversation.thinking_mode else whole._with_effort(effort)
 
     def _with_effort(self, effort: int) -> Self:
@@ -50,6 +53,23 @@ class Rendering:
         moved = len(text) - len(self.text)
         markers = [(a + moved, b + moved) if a > start else (a, b) for a, b in self.markers]
         return type(self)(text, markers)
+
+    def _with_reminders_last(self) -> Self:
+        """Reminders at the end stand behind where the assistant begins, as the released encoder has them.
+
+        deepseek-recipe puts them before it.
+        """
+        spellings = [self.text[start:end] for start, end in self.markers]
+        count = next(n for n, spelling in enumerate(reversed(spellings[:-2])) if spelling != REMINDER)
+        # Where no answer is due before them, there is no beginning to move.
+        if not count or spellings[-2] != ASSISTANT or spellings[-3 - count] == spellings[0]:
+            return self
+        first, header = self.markers[-2 - count][0], self.markers[-2][0]
+        length = len(self.text) - header
+        text = self.text[:first] + self.text[header:] + self.text[first:header]
+        back = [(a - header + first, b - header + first) for a, b in self.markers[-2:]]
+        ahead = [(a + length, b + length) for a, b in self.markers[-2 - count : -2]]
+        return type(self)(text, [*self.markers[: -2 - count], *back, *ahead])
 
     def last_turn(self) -> Span | None:
         """The assistant's last part that has an end."""

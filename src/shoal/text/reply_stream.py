@@ -4,14 +4,11 @@ What could begin a marker is held back until it is known, so markup is never par
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from shoal.text.reply import stream_processor
-
-if TYPE_CHECKING:
-    import deepseek_recipe as recipe
 
 
 @dataclass(frozen=True)
@@ -46,8 +43,11 @@ class ReplyStream:
         return _pieces([*last, *self._processor.finish()])
 
 
-def _pieces(chunks: "list[recipe.ChatCompletionChunk]") -> Iterator[ReplyPiece]:
+def _pieces(chunks: Iterable[object]) -> Iterator[ReplyPiece]:
+    import deepseek_recipe as recipe
+
     for chunk in chunks:
+        assert isinstance(chunk, recipe.ChatCompletionChunk), chunk
         for choice in json.loads(chunk.to_json())["choices"]:
             delta = choice["delta"]
             if text := delta.get("reasoning_content"):
