@@ -27,7 +27,7 @@ settings.register_profile(
 settings.load_profile("shoal")
 
 DATA = Path(__file__).parent / "data"
-LONG_RUNNING = {"sameness", "oracle", "mutations", "bench", "semantic"}
+LONG_RUNNING = {"sameness", "oracle", "mutations", "bench", "semantic", "serve"}
 
 
 @pytest.fixture(autouse=True, scope="module")

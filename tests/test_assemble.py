@@ -16,6 +16,7 @@ from shoal.engine.request import Request
 from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import CheckpointError, ConfigError, OptionError, PromptError, TensorError, TokenizerError
 from shoal.plan.kv_cache import KVCache
+from shoal.plan.page_layout import PAGE_TOKENS
 from shoal.plan.size import parse_size
 from shoal.weights.cached_experts import CachedExperts
 from shoal.weights.row_reader import RowReader
@@ -70,6 +71,24 @@ def test_a_budget_for_experts_and_resident_tables_change_no_token_and_are_report
         assert (other.report.read, other.report.left) == (plain.report.read + 4, plain.report.left - 4)
 
 
+def test_a_control_group_that_grants_less_takes_experts_and_changes_no_token(
+    plain: Assembled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    granted, said = [1 << 60], list[str]()
+    monkeypatch.setattr("shoal.assemble.granted_memory", lambda *_: granted[0])
+    monkeypatch.setattr("shoal.weights.memory_watch.SECONDS", 0.0)
+    with assemble(LoadOptions(MINI, expert_memory=200_000, notice=said.append)) as other:
+        cached = other.expert_store.cached
+        assert cached is not None and tokens(other) == tokens(plain)
+        planned = cached.arena.num_slots
+        assert planned > 1 and cached._slots.num_slots == planned
+        granted[0] = other.budget.memory - cached.arena.nbytes
+        assert tokens(other) == tokens(plain) and cached._slots.num_slots == 1
+        assert [line for line in said if "control group" in line] and len(said) == 1
+        granted[0] = 1 << 60
+        assert tokens(other) == tokens(plain) and cached._slots.num_slots == planned
+
+
 def test_the_smallest_budget_changes_no_token_and_less_is_refused(plain: Assembled) -> None:
     with pytest.raises(OptionError) as caught:
         assemble(LoadOptions(MINI, memory=1))
@@ -86,8 +105,9 @@ def test_a_kv_cache_for_few_tokens_ends_the_answer_and_refuses_a_longer_prompt()
     config = load_config(MINI)
     with assemble(LoadOptions(MINI, kv_memory=KVCache(config, 12).sequence_nbytes)) as assembled:
         room = assembled.budget.context
-        assert 12 <= room < 40
-        events = list(assembled.engine.stream(Request((0, 5, 6), SamplingOptions(max_new_tokens=100))))
+        assert room == PAGE_TOKENS < config.context_length
+        prompt = tuple(range(3, room - 3))
+        events = list(assembled.engine.stream(Request(prompt, SamplingOptions(max_new_tokens=100))))
         assert events[-1].finish_reason in ("context", "stop")
         with pytest.raises(PromptError, match="KV cache"):
             assembled.engine.stream(Request(tuple(range(3, 3 + room))))

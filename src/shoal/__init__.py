@@ -7,12 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shoal.api import Shoal, generate, load, stream
+    from shoal.api import Engine, Shoal, generate, load, stream
     from shoal.tracing.trace import trace
 
-__all__ = ["Shoal", "generate", "load", "stream", "trace"]
+__all__ = ["Engine", "Shoal", "generate", "load", "stream", "trace"]
 
 _HOMES = {
+    "Engine": "shoal.api",
     "Shoal": "shoal.api",
     "generate": "shoal.api",
     "load": "shoal.api",

@@ -1,7 +1,11 @@
-"""The Python API: `shoal.load` gives an object that generates; `shoal.generate` and `shoal.stream` do both at once."""
+"""The Python API: `shoal.load` gives an object that generates; `shoal.generate` and `shoal.stream` do both at once.
+
+`shoal.Engine` answers many prompts together.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypedDict, TypeGuard, Unpack
@@ -9,9 +13,12 @@ from typing import Self, TypedDict, TypeGuard, Unpack
 from shoal.assemble import Assembled, LoadOptions, assemble
 from shoal.checkpoint.direct_file import Notice
 from shoal.engine.answer import Answer, Completion
-from shoal.engine.engine import PromptProgress
+from shoal.engine.answer_all import answer_all
+from shoal.engine.engine import MOST_RUNNING, MOST_WAITING
+from shoal.engine.prompt_bar import PromptBar
 from shoal.engine.request import Request
 from shoal.engine.sampling_options import SamplingOptions
+from shoal.engine.token_stream import PromptProgress
 from shoal.errors import PromptError
 from shoal.text.chat import Message, render_chat
 from shoal.text.tokenizer import Tokenizer
@@ -39,7 +46,8 @@ class Sampling(TypedDict, total=False):
 
 
 class Places(TypedDict, total=False):
-    """Keywords of `load`: what may be taken of the memory, where things live, and what is kept about them."""
+    """Keywords of `load`: what may be taken of the memory, where things live, what is kept about them, and how many
+    requests are taken."""
 
     also: Sequence[Path]
     memory: int | None
@@ -50,6 +58,23 @@ class Places(TypedDict, total=False):
     expert_profile: Path | None
     record_routing: Path | None
     prefetch: bool
+    max_running: int
+    max_waiting: int
+    prefix_memory: int | None
+    prefix_directory: Path | None
+    prefix_disk: int | None
+
+
+class Loading(Places, total=False):
+    """All keywords of `load`."""
+
+    arithmetic: str
+    isa: str | None
+    threads: int | None
+    prefill_chunk: int | None
+    cache_directory: str | os.PathLike[str] | None
+    progress: TotalProgress | None
+    notice: Notice | None
 
 
 class Shoal:
@@ -89,6 +114,44 @@ class Shoal:
         self.close()
 
 
+class Engine:
+    """A loaded model for many prompts, `max_running` of them together. As a context, or by `close`, it lets go.
+
+    The options are those of `load`. Each answer has the bits it has alone.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, **options: Unpack[Loading]) -> None:
+        self.model = load(path, **options)
+
+    def generate(
+        self, prompts: Sequence[Prompt], *, progress: bool = True, **sampling: Unpack[Sampling]
+    ) -> list[Completion]:
+        """The whole answers, in the order of `prompts`. A prompt that cannot be answered gives one that says `error`.
+
+        With `progress` a bar is shown on stderr where that is a terminal. Raises `OptionError` before anything runs.
+        """
+        engine, tokenizer, options = self.model.assembled.engine, self.model.tokenizer, SamplingOptions(**sampling)
+        with PromptBar(len(prompts), shown=progress) as bar:
+            jobs = [partial(_request, tokenizer, prompt, options) for prompt in prompts]
+            return answer_all(engine, tokenizer, jobs, bar)
+
+    def close(self) -> None:
+        """Close stores and checkpoint. Nothing can be generated after that."""
+        self.model.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _request(tokenizer: Tokenizer, prompt: Prompt, options: SamplingOptions) -> Request:
+    return Request(tuple(encode(tokenizer, prompt)), options)
+
+
 def load(
     path: str | os.PathLike[str] | None = None,
     *,
@@ -105,6 +168,11 @@ def load(
     engram_memory: int | None = None,
     threads: int | None = None,
     prefill_chunk: int | None = None,
+    max_running: int = MOST_RUNNING,
+    max_waiting: int = MOST_WAITING,
+    prefix_memory: int | None = 0,
+    prefix_directory: str | os.PathLike[str] | None = None,
+    prefix_disk: int | None = None,
     cache_directory: str | os.PathLike[str] | None = None,
     progress: TotalProgress | None = None,
     notice: Notice | None = None,
@@ -128,6 +196,11 @@ def load(
         engram_memory=engram_memory,
         threads=threads,
         prefill_chunk=prefill_chunk,
+        max_running=max_running,
+        max_waiting=max_waiting,
+        prefix_memory=prefix_memory,
+        prefix_directory=None if prefix_directory is None else Path(prefix_directory),
+        prefix_disk=prefix_disk,
         cache_directory=cache,
         progress=progress,
         notice=notice,

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,15 +20,23 @@ from shoal.config.layouts import load_config
 from shoal.config.schema import ModelConfig
 from shoal.doctor.cores import affinity, read_cores
 from shoal.doctor.disk import read_disk, why_slow
-from shoal.doctor.memory import read_memory
-from shoal.engine.engine import Engine
+from shoal.doctor.memory import granted_memory, read_memory
+from shoal.engine.engine import MOST_RUNNING, MOST_WAITING, Engine
+from shoal.engine.kv_room import ByteRoom
 from shoal.engine.prefill import activations
+from shoal.engine.prefix import PrefixCache
+from shoal.engine.prefix_disk import PrefixDisk
+from shoal.engine.prefix_key import prefix_key
+from shoal.engine.prefix_options import PrefixOptions
 from shoal.engram.token_map import TokenMap
 from shoal.errors import CheckpointError, ConfigError, OptionError
 from shoal.model.backbone import Backbone
+from shoal.model.cache import SequenceCache
 from shoal.model.engram import EngramRows
+from shoal.model.page_pool import PagePool
 from shoal.ops.choose import arithmetic_named
 from shoal.plan.budget import Budget, plan_budget
+from shoal.plan.kv_cache import KVCache
 from shoal.plan.least_memory import Wishes
 from shoal.plan.stored import count_stored
 from shoal.text.tokenizer import Tokenizer
@@ -37,6 +45,7 @@ from shoal.weights.engram_store import StoredEngramRows
 from shoal.weights.engram_tables import ResidentEngramRows, table_tensors
 from shoal.weights.expert_store import ExpertOptions, ExpertStore
 from shoal.weights.load import TotalProgress, counting, load_backbone
+from shoal.weights.memory_watch import MemoryWatch
 from shoal.weights.names import expected_tensors
 from shoal.weights.reader import WeightReader
 from shoal.weights.report import LoadReport
@@ -60,8 +69,10 @@ class LoadOptions:
     leaves each to the planner; `resident_engram` reads the whole Engram tables instead; `expert_profile` is read if it
     is there and written at the end, `record_routing` is written at the end; `prefetch` reads ahead, where that pays,
     the experts that the next layer may use; `threads` None takes all processors this process may use; `prefill_chunk`
-    tokens of a prompt are read at once, None leaves it to the planner; `cache_directory` keeps the Engram token map
-    between runs; `notice` takes a sentence on each thing that is slower than it should be.
+    tokens of a prompt are read at once, None leaves it to the planner; `max_running` requests run together and
+    `max_waiting` more may wait; `prefix_memory` bytes keep what was computed of prompts and replies, None takes a
+    share, and `prefix_directory` keeps it over a restart in `prefix_disk` bytes; `cache_directory` keeps the Engram
+    token map between runs; `notice` takes a sentence on each thing that is slower than it should be.
     """
 
     checkpoint: Path | None = None
@@ -79,6 +90,11 @@ class LoadOptions:
     engram_memory: int | None = None
     threads: int | None = None
     prefill_chunk: int | None = None
+    max_running: int = MOST_RUNNING
+    max_waiting: int = MOST_WAITING
+    prefix_memory: int | None = 0
+    prefix_directory: Path | None = None
+    prefix_disk: int | None = None
     cache_directory: Path | None = None
     progress: TotalProgress | None = None
     notice: Notice | None = None
@@ -93,6 +109,12 @@ class LoadOptions:
             raise OptionError("`resident_engram` keeps every Engram row in memory, expected no `engram_memory` with it")
         if self.also and self.checkpoint is None:
             raise OptionError("`also` adds to a checkpoint, expected `checkpoint` with it")
+        assert self.prefix  # which checks its own
+
+    @property
+    def prefix(self) -> PrefixOptions:
+        """What the prefix cache is told."""
+        return PrefixOptions(self.prefix_memory, self.prefix_directory, self.prefix_disk)
 
     @property
     def wishes(self) -> Wishes:
@@ -104,6 +126,7 @@ class LoadOptions:
             self.kv_memory,
             self.prefill_chunk,
             self.resident_engram,
+            self.max_running,
         )
 
     def _counts(self) -> tuple[tuple[str, int | None], ...]:
@@ -114,6 +137,8 @@ class LoadOptions:
             ("reader_threads", self.reader_threads),
             ("threads", self.threads),
             ("prefill_chunk", self.prefill_chunk),
+            ("max_running", self.max_running),
+            ("max_waiting", self.max_waiting),
         )
 
 
@@ -130,22 +155,30 @@ class Assembled:
     budget: Budget
     expert_store: ExpertStore
     engram_store: StoredEngramRows | None
+    pool: PagePool
+    prefix: PrefixCache | None
+    prefix_line: str
 
     def places(self) -> Iterator[str]:
         """Where each class of bytes lives and how much of it, for a person."""
         yield from self.budget.lines()
+        yield f"  {self.prefix_line}"
         yield f"  {self.expert_store.line()}"
         if self.config.has_engram:
             rows = "all of them in memory" if self.engram_store is None else self.engram_store.line()
             yield f"  Engram rows: {rows}"
 
     def close(self) -> None:
-        """Lets the experts go, which writes what is to be written of them, the Engram rows and the checkpoint."""
+        """Ends what still runs, writes the prefixes that wait for it, and lets the experts, which writes what is to be
+        written of them, the Engram rows and the checkpoint go."""
         with ExitStack() as closing:
             closing.callback(self.checkpoint.close)
             if self.engram_store is not None:
                 closing.callback(self.engram_store.close)
             closing.callback(self.expert_store.close)
+            if self.prefix is not None:
+                closing.callback(self.prefix.close)
+            closing.callback(self.engine.close)
 
     def __enter__(self) -> Self:
         return self
@@ -167,7 +200,7 @@ def assemble(options: LoadOptions) -> Assembled:
     options = replace(options, notice=SaidOnce(options.notice))
     directory = options.checkpoint or MINIATURE
     config = _config(directory)
-    budget = plan_budget(count_stored(config), options.wishes, _usable_memory(), activations(config))
+    budget, prefix_nbytes = _budget(config, options)
     tokenizer = Tokenizer.load(directory, config.vocab_size)
     threads = options.threads or read_cores(PROC, CGROUP, affinity()).usable
     arithmetic = arithmetic_named(options.arithmetic, options.isa, threads)
@@ -176,6 +209,9 @@ def assemble(options: LoadOptions) -> Assembled:
     with ExitStack() as on_failure:
         checkpoint = on_failure.enter_context(Checkpoint.open(directory, options.also))
         _say_what_is_slow(checkpoint, options.notice or say_nothing)
+        disk = _prefix_disk(checkpoint, config, tokenizer, options)
+        if disk is not None:
+            on_failure.callback(disk.close)
         plans = plan_layers(config)
         store = _experts(checkpoint, config, plans, options, budget)
         if store.cached is not None:
@@ -195,12 +231,68 @@ def assemble(options: LoadOptions) -> Assembled:
             engram_rows=engram_rows,
             progress=_after(options.progress, tables_nbytes),
             notice=options.notice,
+            through_page_cache=None,
         )
         on_failure.pop_all()
     eos_id = tokenizer.eos_id if config.eos_token_id is None else config.eos_token_id
     report = _with_resident(loaded.report, engram_reader.read, time.perf_counter() - started)
-    engine = Engine(loaded.backbone, eos_id, budget.chunk, cache_tokens=budget.context)
-    return Assembled(engine, loaded.backbone, tokenizer, config, checkpoint, report, budget, store, engram_store)
+    pool = loaded.backbone.new_pool()
+    prefix = None
+    if prefix_nbytes:
+        prefix = PrefixCache(_cache_maker(loaded.backbone, pool), prefix_nbytes, disk, options.notice)
+    engine = _engine(loaded.backbone, eos_id, budget, options, pool, prefix)
+    parts = loaded.backbone, tokenizer, config, checkpoint, report, budget, store, engram_store, pool, prefix
+    return Assembled(engine, *parts, options.prefix.line(prefix_nbytes))
+
+
+def _engine(
+    backbone: Backbone, eos_id: int, budget: Budget, options: LoadOptions, pool: PagePool, prefix: PrefixCache | None
+) -> Engine:
+    return Engine(
+        backbone,
+        eos_id,
+        budget.chunk,
+        cache_tokens=budget.context,
+        new_cache=_cache_maker(backbone, pool),
+        kv_room=_kv_room(backbone.config, budget, pool),
+        prefix=prefix,
+        max_running=options.max_running,
+        max_waiting=options.max_waiting,
+    )
+
+
+def _cache_maker(backbone: Backbone, pool: PagePool) -> Callable[[], SequenceCache]:
+    return lambda: backbone.new_cache(pool=pool)
+
+
+def _budget(config: ModelConfig, options: LoadOptions) -> tuple[Budget, int]:
+    """The plan, whose `memory` is the prefix cache's too, and the bytes that this one takes of it."""
+    usable, wishes = _usable_memory(), options.wishes
+    prefix = options.prefix.nbytes(usable if wishes.memory is None else wishes.memory)
+    if wishes.memory is not None:
+        if prefix >= wishes.memory:
+            raise OptionError(
+                f"`prefix_memory` is {prefix:,} bytes, expected less than the {wishes.memory:,} of `memory`"
+            )
+        wishes = replace(wishes, memory=wishes.memory - prefix)
+    budget = plan_budget(count_stored(config), wishes, max(0, usable - prefix), activations(config))
+    return replace(budget, memory=budget.memory + prefix), prefix
+
+
+def _kv_room(config: ModelConfig, budget: Budget, pool: PagePool) -> ByteRoom:
+    """The budget's bytes in pages of the pool. One sequence of the budget's context always fits."""
+    layout, fixed = pool.layout, KVCache(config, 0).fixed_nbytes
+    least = fixed + layout.pages_for(budget.context) * layout.nbytes
+    return ByteRoom(max(budget.kv, least), layout.nbytes, fixed, layout.tokens)
+
+
+def _prefix_disk(
+    checkpoint: Checkpoint, config: ModelConfig, tokenizer: Tokenizer, options: LoadOptions
+) -> PrefixDisk | None:
+    def key() -> str:
+        return prefix_key(checkpoint, config, tokenizer.path, options.arithmetic)
+
+    return options.prefix.open_disk(key, config, options.notice)
 
 
 def _say_what_is_slow(checkpoint: Checkpoint, notice: Notice) -> None:
@@ -250,6 +342,7 @@ def _experts(
         options.expert_profile,
         options.record_routing,
         options.prefetch,
+        MemoryWatch(lambda: granted_memory(PROC, CGROUP), budget.memory, options.notice or say_nothing),
     )
     return ExpertStore(checkpoint, config, plans, expert_options, options.notice)
 

@@ -71,3 +71,7 @@ class QueueFullError(ShoalError):
 
 class EngineStoppedError(ShoalError):
     """The engine was closed, or failed, before the request ended."""
+
+
+class RemoteError(ShoalError):
+    """A server that was asked is out of reach, refused, or did not answer as agreed."""

@@ -13,6 +13,7 @@ import shoal.bench.kernels
 import shoal.bench.run
 from miniature import MINI
 from shoal.bench.region import ExpertRegion, ExpertShape
+from shoal.config.layouts import load_config
 
 RunShoal = Callable[..., Any]
 
@@ -69,6 +70,20 @@ def test_a_token_of_the_miniature_is_decoded(run_shoal: RunShoal, monkeypatch: p
     assert outcome.out.splitlines()[-1].startswith("decode ")
 
 
+def test_requests_of_the_miniature_are_decoded_together(run_shoal: RunShoal, tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    outcome = run_shoal("bench", "serve", MINI, "--requests", 3, "--tokens", 2, "--json", file)
+    assert outcome.code == 0, outcome.err
+    assert [line.split()[0] for line in outcome.out.splitlines()[-2:]] == ["engine_1", "engine_3"]
+    one, three = json.loads(file.read_text())["results"]
+    assert 0 < one["bytes"] < three["bytes"] < 3 * one["bytes"]
+    config = load_config(MINI)
+    assert one["experts_a_step"] == config.n_layers * config.n_activated_experts
+    assert one["experts_a_step"] < three["experts_a_step"] <= 3 * one["experts_a_step"]
+    assert three["bound"] == pytest.approx(3 * one["bytes"] / three["bytes"])
+    assert three["ratio"] == pytest.approx(three["value"] / three["bound"])
+
+
 def test_a_prompt_on_the_miniature_is_extrapolated_and_the_other_width_is_said(run_shoal: RunShoal) -> None:
     outcome = run_shoal("bench", "prefill", MINI, "--tokens", 2, "--rounds", 1)
     assert outcome.code == 0, outcome.err
@@ -118,7 +133,7 @@ def test_a_budget_that_cannot_be_is_refused(run_shoal: RunShoal, more: tuple[str
     assert found in " ".join(outcome.err.replace("│", " ").split())
 
 
-@pytest.mark.parametrize("what", ["decode", "prefill", "load", "io"])
+@pytest.mark.parametrize("what", ["decode", "serve", "prefill", "load", "io"])
 def test_a_directory_that_is_not_there_is_refused(run_shoal: RunShoal, tmp_path: Path, what: str) -> None:
     outcome = run_shoal("bench", what, tmp_path / "absent")
     assert outcome.code == 1

@@ -22,6 +22,15 @@ def test_version_2_states_limit_use_and_reclaimable_cache(machine: MACHINE) -> N
     assert memory_limit(machine.proc, machine.cgroup) == MemoryLimit(1000, 700)
 
 
+@pytest.mark.parametrize(("high", "least"), [("600\n", 600), ("max\n", 1000), ("2000\n", 1000)])
+def test_where_a_group_is_slowed_down_its_memory_ends(machine: MACHINE, high: str, least: int) -> None:
+    machine.put("proc/self/cgroup", "0::/job\n")
+    machine.put_cgroup("job/memory.max", "1000\n")
+    machine.put_cgroup("job/memory.high", high)
+    machine.put_cgroup("job/memory.current", "100\n")
+    assert memory_limit(machine.proc, machine.cgroup) == MemoryLimit(least, least - 100)
+
+
 def test_the_tightest_level_counts(machine: MACHINE) -> None:
     machine.put("proc/self/cgroup", "0::/outer/inner\n")
     machine.put_cgroup("outer/inner/memory.max", "max\n")

@@ -17,19 +17,24 @@ from shoal.text.tokenizer import Tokenizer
 
 
 class ScriptedModel:
-    """Gives the logits rows of a script, one a forward; a script's integer is the id whose logit is largest.
+    """Gives what a script says, one a forward, as the logits of every row that is wanted.
 
-    Forwards are kept in `chunks` as (first position, ids); an exception in the script is raised.
+    An integer is the id whose logit is largest, a list gives one for each row; an exception is raised, a function is
+    called first and gives what to say. Forwards are kept in `chunks`, of each sequence (first position, ids).
     """
 
     def __init__(self, config: ModelConfig, script: Sequence[object]) -> None:
         self.config, self.script = config, list(script)
         self.plans = plan_layers(config)
-        self.chunks: list[tuple[int, list[int]]] = []
+        self.steps: list[list[tuple[int, list[int]]]] = []
         self.expected: list[tuple[int, list[int]]] = []
 
+    @property
+    def chunks(self) -> list[tuple[int, list[int]]]:
+        return [chunk for step in self.steps for chunk in step]
+
     def new_cache(self, reserved: int = 0) -> SequenceCache:
-        return SequenceCache(self.config, self.plans, reserved)
+        return SequenceCache(self.config, self.plans)
 
     def expect(self, token_ids: Sequence[int], cache: SequenceCache) -> None:
         self.expected.append((cache.length, list(token_ids)))
@@ -37,20 +42,44 @@ class ScriptedModel:
     def forward(
         self, batch: Batch, caches: Sequence[SequenceCache], *, on_layer: Callable[[int], None] | None = None
     ) -> ForwardOutput:
-        self.chunks.append((batch.spans[0].position, batch.token_ids.tolist()))
-        says = self.script.pop(0)
-        if isinstance(says, BaseException):
-            raise says
-        logits = torch.zeros(1, self.config.vocab_size)
-        if isinstance(says, int):
-            logits[0, says] = 1.0
-        else:
-            logits[0] = says
-        caches[0].commit(len(batch.token_ids))
+        self.steps.append([(span.position, batch.token_ids[span.rows].tolist()) for span in batch.spans])
+        says = self.says(batch, caches)
         for done in range(1, self.config.n_layers + 1):
             if on_layer is not None:
                 on_layer(done)
+        for span, cache in zip(batch.spans, caches, strict=True):
+            cache.commit(span.count)
+        logits = torch.zeros(len(batch.logit_rows), self.config.vocab_size)
+        for row in range(len(logits)):
+            said = says[row] if isinstance(says, list) else says
+            if isinstance(said, int):
+                logits[row, said] = 1.0
+            else:
+                logits[row] = said
         return ForwardOutput(logits, torch.zeros(len(batch.token_ids), 0, dtype=torch.bfloat16))
+
+    def says(self, batch: Batch, caches: Sequence[SequenceCache]) -> object:
+        says = self.script.pop(0)
+        if callable(says):
+            says = says(batch, caches)
+        if isinstance(says, BaseException):
+            raise says
+        return says
+
+
+class CountingModel(ScriptedModel):
+    """After a sequence's token `t` at position `p` it says `1 + (31·t + 17·p) mod (vocabulary − 1)`, whatever else is
+    in the batch; id 1 comes now and then, so answers end."""
+
+    def says(self, batch: Batch, caches: Sequence[SequenceCache]) -> object:
+        ends = set(batch.logit_rows.tolist())
+        rows = [(span.end - 1, span.position + span.count - 1) for span in batch.spans if span.end - 1 in ends]
+        return [follower(int(batch.token_ids[row]), at, self.config.vocab_size) for row, at in rows]
+
+
+def follower(token_id: int, position: int, vocab_size: int) -> int:
+    """What `CountingModel` says."""
+    return 1 + (31 * token_id + 17 * position) % (vocab_size - 1)
 
 
 ScriptModel = Callable[..., ScriptedModel]
@@ -72,3 +101,8 @@ def script_model(config: ModelConfig) -> ScriptModel:
         return ScriptedModel(replace(config, max_position_embeddings=context), script)
 
     return make
+
+
+@pytest.fixture
+def counting_model(config: ModelConfig) -> CountingModel:
+    return CountingModel(config, [])

@@ -28,13 +28,13 @@ def test_the_prompt_is_one_forward_and_every_token_one_more(script_model) -> Non
     assert model.chunks == [(0, [0, 5, 6]), (3, [7]), (4, [8])]
 
 
-def test_a_token_that_will_be_fed_is_announced_before_it_is_given_out(script_model) -> None:
-    model = script_model(7, 8, EOS)
+def test_ids_that_will_be_fed_are_announced_a_token_before_it_is_given_out(script_model) -> None:
+    model, prompt = script_model(7, 8, EOS), (0, list(PROMPT))
     events = Engine(model, EOS).stream(Request(PROMPT, SamplingOptions(max_new_tokens=8)))
-    assert (next(events).token_id, model.expected) == (7, [(3, [7])])
+    assert (next(events).token_id, model.expected) == (7, [prompt, (3, [7])])
     assert [event.token_id for event in events] == [8, None]
-    assert model.expected == [(3, [7]), (4, [8])]
-    assert run(last := script_model(7, 8), 2) and last.expected == [(3, [7])]
+    assert model.expected == [prompt, (3, [7]), (4, [8])]
+    assert run(last := script_model(7, 8), 2) and last.expected == [prompt, (3, [7])]
 
 
 @pytest.mark.parametrize(("chunk", "sizes"), [(1, [1, 1, 1]), (2, [2, 1]), (3, [3]), (9, [3])])

@@ -39,6 +39,8 @@ def test_the_last_row_of_each_sequence_is_wanted_unless_all_are(caches: Caches) 
     chunks, held = [[5, 6], [7], [8, 9, 10]], caches.at(0, 0, 0)
     assert Batch.build(chunks, held).logit_rows.tolist() == [1, 2, 5]
     assert Batch.build(chunks, held, logits="all").logit_rows.tolist() == [0, 1, 2, 3, 4, 5]
+    assert Batch.build(chunks, held, logits=[False, True, True]).logit_rows.tolist() == [2, 5]
+    assert Batch.build(chunks, held, logits=[False] * 3).logit_rows.tolist() == []
 
 
 @given(st.lists(st.lists(st.integers(0, 1023), min_size=1, max_size=5), min_size=1, max_size=4))

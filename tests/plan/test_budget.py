@@ -21,7 +21,8 @@ def budget(stored: Stored, usable: int = 0, **wishes: Any) -> Budget:
 
 
 def total(found: Budget) -> int:
-    return found.dense + found.program + found.activations + found.kv + (found.experts or 0) + (found.engram or 0)
+    parts = found.dense, found.program, found.activations, found.kv, found.experts or 0, found.engram or 0
+    return sum(parts)
 
 
 @pytest.mark.parametrize("gibibytes", [11, 12, 14, 24, 64, 128, 256])
@@ -43,6 +44,21 @@ def test_experts_that_all_fit_are_the_page_caches_and_rows_get_the_rest(release:
     assert found.experts is None
     assert found.engram is not None and total(found) + release.nbytes[ROUTED] == 400 * GIB
     assert budget(release, memory=600 * GIB).engram == release.nbytes[ENGRAM_TABLES]
+
+
+@pytest.mark.parametrize("gibibytes", [11, 14, 64, 256])
+def test_more_sequences_are_within_the_budget_too(release: Stored, gibibytes: int) -> None:
+    found = budget(release, memory=gibibytes * GIB, sequences=8)
+    assert found.memory == total(found) == gibibytes * GIB and found.context >= 4096
+    assert found.context == context_within(release.config, found.kv)
+    # Eight can run together even then.
+    assert found.kv >= 7 * KVCache(release.config, 1).fixed_nbytes + KVCache(release.config, 4096).sequence_nbytes
+
+
+def test_a_cache_for_eight_is_never_more_than_eight_whole_contexts(release: Stored) -> None:
+    whole = KVCache(release.config, release.config.context_length).sequence_nbytes
+    assert budget(release, memory=600 * GIB, sequences=8).kv == 8 * whole
+    assert budget(release, memory=600 * GIB).kv == whole
 
 
 def test_no_total_takes_what_is_free_less_a_margin(release: Stored) -> None:

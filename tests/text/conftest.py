@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from miniature import MINI
+from shoal.text.grammar_vocabulary import GrammarVocabulary
 from shoal.text.tokenizer import Tokenizer
 
 DATA = Path(__file__).parents[1] / "data"
@@ -33,3 +34,9 @@ def mini_json() -> dict[str, Any]:
     """The miniature's tokenizer.json, to spoil."""
     content: dict[str, Any] = json.loads((MINI / "tokenizer.json").read_text(encoding="utf-8"))
     return content
+
+
+@pytest.fixture(scope="session")
+def vocabulary(mini: Tokenizer) -> GrammarVocabulary:
+    """The miniature's, with more logits than there are ids, as a padded head has."""
+    return GrammarVocabulary(mini, 1030)

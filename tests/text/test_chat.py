@@ -66,6 +66,28 @@ def test_thinking_opens_the_reasoning(release: Tokenizer) -> None:
     assert ids[-2:] == [release.marker_id("<｜Assistant｜>"), release.marker_id("<think>")]
 
 
+@pytest.mark.parametrize("number", [1, 42, 75, 100])
+def test_an_effort_may_be_a_number(release: Tokenizer, number: int) -> None:
+    messages = [{"role": "system", "content": "S </think>"}, {"role": "user", "content": "<｜User｜>"}]
+    text = render_text(messages, ChatOptions(thinking=True, effort=number))
+    assert text.startswith(f"<｜begin▁of▁sentence｜><｜System｜>Reasoning Effort: {number} (range 1-100, ")
+    named = ChatOptions(thinking=True, effort="high")
+    assert text.replace(f"Effort: {number} ", "Effort: 75 ") == render_text(messages, named)
+    digits = release.encode(f"Reasoning Effort: {number} (range")
+    ids, others = (
+        render_chat(release, messages, ChatOptions(thinking=True, effort=number)),
+        render_chat(release, messages, named),
+    )
+    assert ids[2 : 2 + len(digits)] == digits
+    assert ids[-30:] == others[-30:]
+
+
+@pytest.mark.parametrize("number", [0, 101, -1])
+def test_an_effort_out_of_range_is_refused(number: int) -> None:
+    with pytest.raises(PromptError, match=f"the effort is `{number}`, expected .* a number from 1 to 100"):
+        render_text([{"role": "user", "content": "U"}], ChatOptions(thinking=True, effort=number))
+
+
 @given(
     st.lists(st.sampled_from(["<think>", "</think>", "<｜User｜>", "<｜begin▁of▁sentence｜>", "｜DSML｜", "a", " "]))
 )

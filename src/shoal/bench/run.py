@@ -21,6 +21,7 @@ from shoal.bench.probe import Probe
 from shoal.bench.region import FEWEST_EXPERTS, RELEASED, ExpertRegion, ExpertShape, Say, num_experts
 from shoal.bench.resident import ResidentPeak
 from shoal.bench.result import Report, Result, Skipped
+from shoal.bench.serve import ServeBench
 from shoal.bench.shards import shards_of
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layouts import load_config
@@ -71,6 +72,13 @@ class Run:
             model = load_model(checkpoint, self.isa, self.threads, self.say, progress=progress)
             self.say("decoding")
             yield from Decode(model, self._probe(), tokens).results(name, parts)
+
+    def serve(self, directory: Path, requests: int, tokens: int, progress: TotalProgress | None) -> Rows:
+        """Requests decoded together, beside one alone."""
+        with self._open(directory) as checkpoint:
+            model = load_model(checkpoint, self.isa, self.threads, self.say, progress=progress)
+            self.say(f"decoding {requests} requests together, and one alone")
+            yield from ServeBench(model, self._probe(), requests, tokens).results()
 
     def prefill(
         self,

@@ -1,6 +1,8 @@
 """Memory of this process alone. Standard library only."""
 
+import ctypes
 import mmap
+import os
 
 
 def private_memory(nbytes: int) -> mmap.mmap:
@@ -10,3 +12,11 @@ def private_memory(nbytes: int) -> mmap.mmap:
     system allows them, and hardly any allows.
     """
     return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def forget(address: int, nbytes: int) -> None:
+    """Gives whole pages of private memory back to the system; they read as zeros after that. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), mmap.MADV_DONTNEED) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -15,6 +15,7 @@ from torch.utils.dlpack import from_dlpack
 from shoal.checkpoint.header import TensorEntry, open_shard, read_header_from
 from shoal.checkpoint.huge_pages import room_for
 from shoal.checkpoint.json_object import quoted
+from shoal.checkpoint.page_cache import cached_pages
 from shoal.errors import CheckpointError, FileChangedError
 
 # Linux moves at most 2 GiB a call and says so by a short read; macOS refuses more instead.
@@ -103,6 +104,12 @@ class ShardFile:
             os.close(fd)
             raise
         return fd
+
+    def cached_nbytes(self, entry: TensorEntry) -> int:
+        """How much of a tensor the page cache holds, whole pages counted."""
+        if not entry.nbytes:
+            return 0
+        return min(entry.nbytes, cached_pages(self.view(entry).data_ptr(), entry.nbytes) * mmap.PAGESIZE)
 
     def view(self, entry: TensorEntry) -> torch.Tensor:
         """The bytes of a tensor in the mapping, uint8 [nbytes], checked but not read."""

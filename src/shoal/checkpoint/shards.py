@@ -4,7 +4,7 @@ Shards are mapped and read by Shoal itself, so a table larger than the memory co
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -94,6 +94,12 @@ class Checkpoint:
 
     def nbytes(self, name: str) -> int:
         return self.entry(name).nbytes
+
+    def cached_share(self, names: Iterable[str]) -> float:
+        """How much of the tensors the page cache holds, 0 to 1."""
+        entries = [self.entry(name) for name in names]
+        total = sum(entry.nbytes for entry in entries)
+        return sum(self._files[entry.path].cached_nbytes(entry) for entry in entries) / total if total else 0.0
 
     def check(self, name: str) -> None:
         """Raises FileChangedError unless the tensor's shard is still the file that was opened."""

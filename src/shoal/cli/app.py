@@ -1,11 +1,11 @@
 """The `shoal` command: one file a command, registered here; the only floor that prints."""
 
-import sys
 from typing import Annotated
 
 import typer
 
-from shoal.cli import audit, bench, config, doctor, engram, eval, generate, plan, pull, synth, trace
+from shoal.cli import audit, bench, chat, config, doctor, engram, eval, generate, plan, pull, serve, synth, trace
+from shoal.cli.error_output import print_error
 from shoal.errors import ShoalError
 
 app = typer.Typer(
@@ -17,6 +17,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("generate")(generate.command)
+app.command("chat")(chat.command)
+app.command("serve")(serve.command)
 app.command("trace")(trace.command)
 app.command("audit")(audit.command)
 app.command("synth")(synth.command)
@@ -44,13 +46,6 @@ def _options(
     ] = False,
 ) -> None:
     """DeepSeek-V4.1-Flash from the released files, exact, on the machine you own."""
-
-
-def print_error(error: ShoalError) -> None:
-    """Print `error` (and its hint) to stderr the way every command does."""
-    print(f"error: {error.message}", file=sys.stderr)
-    if error.hint:
-        print(f"\nhint: {error.hint}", file=sys.stderr)
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 GIB = 2**30
 ROUNDS, TOKENS, PASSES = 15, 16, 3
 LENGTHS = 128, 2048
+REQUESTS = 8
 SLIM_FIGURE = "decode_slim"
 
 app = typer.Typer(
@@ -94,6 +95,27 @@ def decode(
             yield from run.decode_budget(directory, memories, tokens, progress.total)
             return
         yield from run.decode(directory, figure_of(directory), tokens, parts, progress.total)
+
+    _measure(rows, isa, threads, json_file, also)
+
+
+@app.command("serve")
+def serve(
+    checkpoint: Given = None,
+    also: Also = None,
+    requests: Annotated[int, typer.Option(min=2, help="Requests that run together.")] = REQUESTS,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each to time.")] = TOKENS,
+    isa: Isa = None,
+    threads: Threads = None,
+    json_file: Json = None,
+) -> None:
+    """Tokens a second of several requests decoded together, over those of one.
+
+    The ratio is to what bytes allow: dense weights once and the union of the step's experts once, for all of them.
+    """
+
+    def rows(run: "Run", progress: "_Progress") -> "Rows":
+        yield from run.serve(_given_or_slim(checkpoint, progress), requests, tokens, progress.total)
 
     _measure(rows, isa, threads, json_file, also)
 

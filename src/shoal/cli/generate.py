@@ -11,26 +11,19 @@ from typing import TYPE_CHECKING
 import typer
 
 from shoal.cli import generate_options as given
-from shoal.cli.cache_directory import cache_directory
-from shoal.cli.instruction_set import forced_isa, note_portable_kernels
 from shoal.cli.json_output import check_writable, write_json
+from shoal.cli.loading import load_model, say, size
 from shoal.cli.more_shards import Also
 from shoal.cli.prompt_source import STDIN, PromptSource
 from shoal.cli.ticker import Ticker
 from shoal.cli.token_meter import TokenMeter
 from shoal.errors import OptionError
-from shoal.plan.size import parse_size
 
 if TYPE_CHECKING:
     from shoal.api import Places, Prompt, Sampling, Shoal
     from shoal.engine.answer import Answer, Completion
 
-GIB = 2**30
 INTERRUPTED = 130
-_MINIATURE_NOTE = (
-    "no CHECKPOINT given: this is the built-in miniature, a trained model of about 5 million parameters in the "
-    "release's layout; it knows some facts, sums and tools, and is not the real one"
-)
 
 
 def command(
@@ -72,13 +65,14 @@ def command(
     sampling |= {"repetition_penalty": repetition_penalty, "stop": tuple(stop or ())}
     _check_sampling(sampling)
     _check_writable(stats, expert_profile, record_routing)
-    places: Places = {"memory": _size(memory), "kv_memory": _size(kv_memory), "also": also or ()}
-    places |= {"engram_memory": _size(engram_memory), "resident_engram": resident_engram}
-    places |= {"expert_memory": _size(expert_memory), "expert_profile": expert_profile}
+    places: Places = {"memory": size(memory), "kv_memory": size(kv_memory), "also": also or ()}
+    places |= {"engram_memory": size(engram_memory), "resident_engram": resident_engram}
+    places |= {"expert_memory": size(expert_memory), "expert_profile": expert_profile}
     places |= {"record_routing": record_routing, "prefetch": not no_prefetch}
+    places |= {"max_running": 1}
     text = source.read()
     messages: Prompt = [{"role": "user", "content": text}] if chat else text
-    with _load(directory, places, threads, prefill_chunk, quiet) as model:
+    with load_model(directory, places, threads, prefill_chunk, quiet) as model:
         _Run(model, messages, sampling, quiet, stats).show()
 
 
@@ -106,53 +100,6 @@ def _check_sampling(sampling: "Sampling") -> None:
         SamplingOptions(**sampling)
     except OptionError as error:
         raise typer.BadParameter(error.message) from None
-
-
-def _size(text: str | None) -> int | None:
-    try:
-        return None if text is None else parse_size(text)
-    except OptionError as error:
-        raise typer.BadParameter(error.message) from None
-
-
-def _load(
-    directory: Path | None,
-    places: "Places",
-    threads: int | None,
-    prefill_chunk: int | None,
-    quiet: bool,
-) -> "Shoal":
-    if directory is None and not quiet:
-        _say(_MINIATURE_NOTE)
-    loading = "loading"
-
-    def progress(done: int, total: int) -> None:
-        nonlocal loading
-        loading = f"loading: {done / GIB:.2f} of {total / GIB:.2f} GiB"
-
-    with Ticker(lambda: loading, quiet=quiet):
-        # Inside, for importing torch takes seconds too.
-        from shoal.api import load
-
-        model = load(
-            directory,
-            isa=forced_isa(),
-            **places,
-            notice=None if quiet else _say,
-            threads=threads,
-            prefill_chunk=prefill_chunk,
-            cache_directory=cache_directory(),
-            progress=progress,
-        )
-    if not quiet:
-        note_portable_kernels()
-        _say(f"loaded: {model.report.lines()[0]}")
-        _say("\n".join(model.assembled.places()))
-    return model
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -210,7 +157,7 @@ class _Run:
             lines = _summary(completion)
             lines += [experts.line()] if experts is not None else []
             lines += [engram.line()] if engram is not None and engram.rows else []
-            _say("\n".join(lines))
+            say("\n".join(lines))
         if self.stats is not None:
             content = {**completion.as_dict(), "load": asdict(self.model.report)}
             content |= {"experts": experts.as_dict()} if experts is not None else {}

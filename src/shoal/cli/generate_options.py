@@ -8,6 +8,9 @@ import typer
 Checkpoint = Annotated[
     str | None, typer.Argument(help="The directory of the released files; the built-in miniature if absent.")
 ]
+CheckpointDirectory = Annotated[
+    Path | None, typer.Argument(help="The directory of the released files; the built-in miniature if absent.")
+]
 Stdin = Annotated[str | None, typer.Argument(metavar="-", help="Read the prompt from standard input.")]
 
 # What is asked

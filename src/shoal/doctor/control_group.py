@@ -31,11 +31,10 @@ def processor_quota(proc: Path, root: Path) -> float | None:
 
 
 def _memory_limit(folder: Path) -> MemoryLimit | None:
-    limit, used, cache = (
-        read_number(folder / "memory.max"),
-        read_number(folder / "memory.current"),
-        "inactive_file",
-    )
+    # Above `memory.high` a group is slowed down until it has given back: no run shall plan for that.
+    bounds = [read_number(folder / name) for name in ("memory.max", "memory.high")]
+    limit = min((bound for bound in bounds if bound is not None), default=None)
+    used, cache = read_number(folder / "memory.current"), "inactive_file"
     if limit is None:
         limit, used = (
             read_number(folder / "memory.limit_in_bytes"),

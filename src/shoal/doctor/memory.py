@@ -36,6 +36,12 @@ def read_memory(proc: Path, cgroup: Path) -> Memory:
     return Memory(fields["MemTotal"], fields["MemAvailable"], memory_limit(proc, cgroup))
 
 
+def granted_memory(proc: Path, cgroup: Path) -> int | None:
+    """Bytes that the control group lets this process have in all: what it has, and what is left; None: no limit."""
+    limit = memory_limit(proc, cgroup)
+    return None if limit is None else limit.free + read_fields(proc / "self" / "status").get("RssAnon", 0)
+
+
 def examine_memory(memory: Memory, smallest: int) -> Finding:
     """A problem when less is usable than `smallest`, the bytes that the model needs without holding any expert."""
     text = f"{_gib(memory.usable)} usable: {_gib(memory.available)} free of {_gib(memory.total)}"

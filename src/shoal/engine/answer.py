@@ -29,22 +29,25 @@ class Timings:
 class Completion:
     """An answer. `text` is what `token_ids` decode to, up to a stop string; the end-of-sequence id is in neither.
 
-    `logprobs` has one of each token, where the request asked for them.
+    `logprobs` has one of each token, where the request asked for them. `error` says what ended the answer where its
+    `finish_reason` is `error`.
     """
 
     text: str
     token_ids: tuple[int, ...]
-    finish_reason: FinishReason | Literal["interrupted"]
+    finish_reason: FinishReason | Literal["interrupted", "error"]
     prompt_ids: tuple[int, ...]
     timings: Timings
     logprobs: tuple[TokenLogprobs, ...] | None = None
+    error: str | None = None
 
     def as_dict(self) -> dict[str, object]:
         """All of it in JSON's types."""
         content = asdict(self) | {"prompt_ids": list(self.prompt_ids), "token_ids": list(self.token_ids)}
-        if self.logprobs is None:
-            del content["logprobs"]
-        return content
+        return {name: value for name, value in content.items() if value is not None or name not in _OPTIONAL}
+
+
+_OPTIONAL = {"logprobs", "error"}
 
 
 class Answer:

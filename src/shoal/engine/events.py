@@ -25,7 +25,8 @@ class PromptEvent:
 class TokenEvent:
     """What one step gave. `token_id` is None when the step ended the sequence and gave no token of the answer.
 
-    `finish_reason` is set on the last event only; `seconds` is the wall time of its steps, the prompt's on the first event; `logprobs` is there where the request asked for them.
+    `finish_reason` is set on the last event only; `seconds` is the wall time of its steps, the prompt's on the first
+    event; `logprobs` is there where the request asked for them.
     """
 
     token_id: int | None

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float32, Float64
 from torch import Tensor
 
+from shoal.engine.constraint import ConstraintMaker
 from shoal.engine.logprobs import TokenLogprobs, token_logprobs
 from shoal.engine.penalties import Penalties
 from shoal.engine.sampling_options import SamplingOptions
@@ -24,30 +25,49 @@ _DRAW_BITS = 53
 class Sampler:
     """Chooses the tokens of one request and keeps count of them."""
 
-    def __init__(self, options: SamplingOptions, prompt_ids: Sequence[int] = (), vocab_size: int = 0) -> None:
+    def __init__(
+        self,
+        options: SamplingOptions,
+        prompt_ids: Sequence[int] = (),
+        vocab_size: int = 0,
+        constraint: ConstraintMaker | None = None,
+    ) -> None:
         self.options = options
+        self._constraint = None if constraint is None else constraint()
         self._penalties = Penalties(options, prompt_ids, vocab_size) if options.changes_logits else None
 
     def choose(self, logits: Float32[Tensor, "vocab"], position: int) -> int:
         """The id that stands at `position`; raises `CheckpointError` when a logit is not finite.
 
-        Equal logits rank by id, lower first.
+        Equal logits rank by id, lower first. Raises `OptionError` where the constraint allows no token.
         """
         if not bool(logits.isfinite().all()):
             raise CheckpointError(
                 f"the logits for position {position} are not finite",
                 hint="a weight of the checkpoint is damaged; compare its files with the published checksums.",
             )
-        if self._penalties is None:
-            return self._draw(logits, position)
-        token_id = self._draw(self._penalties.apply(logits), position)
-        self._penalties.count(token_id)
+        changed = logits if self._penalties is None else self._penalties.apply(logits)
+        token_id = self._draw(self._allowed(changed), position)
+        if self._penalties is not None:
+            self._penalties.count(token_id)
+        if self._constraint is not None:
+            self._constraint.accept(token_id)
         return token_id
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the answer is whole, so that only the end of the sequence could follow."""
+        return self._constraint is not None and self._constraint.is_done
 
     def logprobs(self, logits: Float32[Tensor, "vocab"], token_id: int) -> TokenLogprobs | None:
         """What the model thought of a token, where the request wants to know."""
         count = self.options.logprobs
         return None if count is None else token_logprobs(logits, token_id, count)
+
+    def _allowed(self, logits: Float32[Tensor, "vocab"]) -> Float32[Tensor, "vocab"]:
+        """The logits of what the constraint lets come, -inf for the others: last, so that nothing undoes it."""
+        mask = None if self._constraint is None else self._constraint.mask()
+        return logits if mask is None else logits.masked_fill(~mask, -torch.inf)
 
     def _draw(self, logits: Float32[Tensor, "vocab"], position: int) -> int:
         options = self.options

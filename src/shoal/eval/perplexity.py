@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float32
 
-from shoal.engine.engine import Model
+from shoal.engine.model import Model
 from shoal.errors import CheckpointError
 from shoal.model.batch import Batch
 

@@ -73,6 +73,7 @@ class _Asking:
             if _is_settled(item, text):
                 break
         reason = answer.completion.finish_reason
+        assert reason != "error", "an error is raised here"
         ended = reason == "stop"
         reply = _reply(item, text, ended)
         checks = {check.name: check.holds(reply, ended) for check in item.checks}

@@ -48,11 +48,16 @@ class Batch:
 
     @classmethod
     def build(
-        cls, chunks: Sequence[Sequence[int]], caches: Sequence[SequenceCache], *, logits: WantedLogits = "last"
+        cls,
+        chunks: Sequence[Sequence[int]],
+        caches: Sequence[SequenceCache],
+        *,
+        logits: WantedLogits | Sequence[bool] = "last",
     ) -> "Batch":
         """A batch of each sequence's next tokens, and whose logits are wanted: each last row's, all rows', none.
 
-        Every chunk holds at least one token, and every cache belongs to one chunk.
+        Booleans say of each sequence whether its last row's are. Every chunk holds at least one token, and every cache
+        belongs to one chunk.
         """
         assert len(chunks) == len(caches) == len({id(cache) for cache in caches}), (len(chunks), len(caches))
         assert all(chunks), [len(chunk) for chunk in chunks]
@@ -62,7 +67,10 @@ class Batch:
             start += len(chunk)
         token_ids = torch.tensor([token for chunk in chunks for token in chunk], dtype=torch.int64)
         last = [span.end - 1 for span in spans]
-        rows = {"last": last, "all": list(range(start)), "none": []}[logits]
+        if isinstance(logits, str):
+            rows = {"last": last, "all": list(range(start)), "none": []}[logits]
+        else:
+            rows = [row for row, is_wanted in zip(last, logits, strict=True) if is_wanted]
         return cls(token_ids, tuple(spans), torch.tensor(rows, dtype=torch.int64))
 
     @property

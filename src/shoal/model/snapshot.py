@@ -31,9 +31,7 @@ def save_snapshot(cache: SequenceCache, config: ModelConfig, path: Path) -> None
 
     Raises SnapshotError when it cannot be written.
     """
-    state, length = cache.state(), str(cache.length)
-    metadata = {"format": FORMAT, "config": config_fingerprint(config), "length": length}
-    _replace(path, save(state, metadata | {"digest": _digest(state, length)}))
+    save_state(cache.state(), cache.length, config, path)
 
 
 def load_snapshot(path: Path, config: ModelConfig, cache: SequenceCache) -> None:
@@ -41,6 +39,20 @@ def load_snapshot(path: Path, config: ModelConfig, cache: SequenceCache) -> None
 
     Raises SnapshotError for a file that is absent, truncated or damaged, no snapshot, or of another config.
     """
+    cache.load(*load_state(path, config))
+
+
+def save_state(state: dict[str, Tensor], length: int, config: ModelConfig, path: Path, key: str = "") -> None:
+    """The same of what `SequenceCache.state` returned, and of what else the digest shall bind.
+
+    Only who has `key` gets it back.
+    """
+    metadata = {"format": FORMAT, "config": config_fingerprint(config), "length": str(length), "key": key}
+    _replace(path, save(state, metadata | {"digest": _digest(state, str(length), key)}))
+
+
+def load_state(path: Path, config: ModelConfig, key: str = "") -> tuple[dict[str, Tensor], int]:
+    """The tensors that were saved and the length. Raises SnapshotError as `load_snapshot` does."""
     metadata, state = _read(path)
     if metadata.get("format") != FORMAT:
         found = metadata.get("format", "absent")
@@ -50,10 +62,12 @@ def load_snapshot(path: Path, config: ModelConfig, cache: SequenceCache) -> None
             f"the snapshot `{path}` is of a model with another configuration than the one loaded",
             hint="restore it with the checkpoint it was saved with.",
         )
+    if metadata.get("key", "") != key:
+        raise SnapshotError(f"the snapshot `{path}` is of another checkpoint, tokenizer or version than the one loaded")
     length = metadata.get("length", "")
-    if metadata.get("digest") != _digest(state, length):
+    if metadata.get("digest") != _digest(state, length, key):
         raise SnapshotError(f"the snapshot `{path}` is damaged: its digest is not that of its tensors")
-    cache.load(state, int(length))
+    return state, int(length)
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -66,11 +80,11 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         raise SnapshotError(f"the snapshot `{path}` is damaged or not a snapshot: {error}") from None
 
 
-def _digest(state: dict[str, Tensor], length: str) -> str:
-    digest = hashlib.sha256(f"{length}\n".encode())
+def _digest(state: dict[str, Tensor], length: str, key: str) -> str:
+    digest = hashlib.sha256((f"{length}\n{key}\n" if key else f"{length}\n").encode())
     for name in sorted(state):
         digest.update(f"{name} {state[name].dtype} {list(state[name].shape)}\n".encode())
-        digest.update(state[name].numpy().tobytes())
+        digest.update(state[name].contiguous().numpy().reshape(-1).view("uint8").data)
     return digest.hexdigest()
 
 

@@ -36,7 +36,7 @@ MOST_ROW_NBYTES = 256 * MIB
 class Budget:
     """Bytes by class. `experts` None: all fit, and the page cache holds them; `engram` None: all rows are resident.
 
-    `context` tokens are what `kv` holds of one sequence; `chunk` tokens of a prompt are computed at once.
+    `context` tokens are what `kv` holds of one sequence that is alone; `chunk` tokens of a prompt are computed at once.
     """
 
     memory: int
@@ -69,7 +69,9 @@ def plan_budget(stored: Stored, wishes: Wishes, usable: int, activations: Activa
         refuse_too_little(wishes.memory, least.terms())
     spare = max(0, memory - least.nbytes)
     chunk = wishes.chunk or _chunk(activations, least.activations + spare // CHUNK_SHARE)
-    kv = wishes.kv if wishes.kv is not None else kv_nbytes(stored.config, least.kv + spare // KV_SHARE)
+    kv = wishes.kv
+    if kv is None:
+        kv = kv_nbytes(stored.config, least.kv + spare // KV_SHARE, wishes.sequences)
     used = replace(least, activations=chunk * activations.token_nbytes, kv=kv)
     rest = max(0, memory - used.nbytes + used.experts)
     experts = _experts(stored, wishes, rest)

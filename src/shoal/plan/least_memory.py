@@ -17,7 +17,7 @@ SHORTEST_CONTEXT = 4096
 class Wishes:
     """What a person gave, in bytes: `memory` for everything, the others for a class; None leaves it to the planner.
 
-    `chunk` tokens of a prompt are computed at once; `resident_engram` keeps all Engram rows.
+    `chunk` tokens of a prompt are computed at once; `resident_engram` keeps all Engram rows; `sequences` run together.
     """
 
     memory: int | None = None
@@ -26,6 +26,7 @@ class Wishes:
     kv: int | None = None
     chunk: int | None = None
     resident_engram: bool = False
+    sequences: int = 1
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def least_parts(stored: Stored, wishes: Wishes, activations: Activations) -> Par
     return Parts(
         stored.dense,
         (wishes.chunk or activations.chunks[-1]) * activations.token_nbytes,
-        kv_nbytes(stored.config, 0) if wishes.kv is None else wishes.kv,
+        kv_nbytes(stored.config, 0, wishes.sequences) if wishes.kv is None else wishes.kv,
         tables if wishes.resident_engram else wishes.engram or 0,
         least_experts(stored) if wishes.experts is None else wishes.experts,
         wishes,
@@ -86,10 +87,12 @@ def least_experts(stored: Stored) -> int:
     return stored.config.n_activated_experts * stored.expert_nbytes
 
 
-def kv_nbytes(config: ModelConfig, nbytes: int) -> int:
-    """The whole context's, or what holds as many tokens as `nbytes` do, but never fewer than a short text's."""
-    tokens = max(context_within(config, nbytes), min(SHORTEST_CONTEXT, config.context_length))
-    return KVCache(config, tokens).sequence_nbytes
+def kv_nbytes(config: ModelConfig, nbytes: int, sequences: int = 1) -> int:
+    """What `sequences` of the whole context take, or at most `nbytes`, but never less than a short text of each."""
+    short = KVCache(config, min(SHORTEST_CONTEXT, config.context_length))
+    rings = (sequences - 1) * short.fixed_nbytes
+    whole = sequences * KVCache(config, config.context_length).sequence_nbytes
+    return min(whole, max(nbytes, rings + short.sequence_nbytes))
 
 
 def context_within(config: ModelConfig, nbytes: int) -> int:

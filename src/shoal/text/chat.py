@@ -1,16 +1,13 @@
-"""A conversation to prompt ids: deepseek-recipe renders, the tokenizer encodes segment by segment.
-
-Only what the renderer itself wrote becomes a marker; everything between is plain text (spec, prompt.md §1),
-so no message can forge the structure of a prompt. BOS comes from the rendering, once.
-"""
+"""Chat Completions messages to prompt ids: what a message may be, and what is said of one that is none."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from shoal.errors import PromptError
-from shoal.text.tokenizer import IMAGE, Tokenizer
+from shoal.text.rendering import Rendering, encode
+from shoal.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import deepseek_recipe as recipe
@@ -26,11 +23,11 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "latest_reminder")
 class ChatOptions:
     """How a conversation is rendered; `tools` are Chat Completions tools, `response_schema` a JSON Schema.
 
-    `effort` counts in thinking mode only; None is the model's default, high.
+    `effort`, a name or 1 to 100, counts in thinking mode only; None is the model's default, high.
     """
 
     thinking: bool = False
-    effort: Effort | None = None
+    effort: Effort | int | None = None
     tools: Sequence[Message] = ()
     tool_choice: ToolChoice = "auto"
     json_object: bool = False
@@ -47,47 +44,47 @@ def render_chat(tokenizer: Tokenizer, messages: Sequence[Message], options: Chat
     `reasoning_content`, `tool_calls` and `prefix` (continue it), for a tool `tool_call_id`.
     Raises `PromptError` naming the message that cannot be rendered.
     """
-    rendered = _render(messages, options)
-    return _encode_segments(tokenizer, rendered.prompt, rendered.special_ranges)
+    return list(encode(tokenizer, render(messages, options)).ids)
 
 
 def render_text(messages: Sequence[Message], options: ChatOptions = CHAT) -> str:
     """The prompt that `render_chat` encodes, as text."""
-    return _render(messages, options).prompt
+    return render(messages, options).text
 
 
-def _render(messages: Sequence[Message], options: ChatOptions) -> "recipe.RenderedPrompt":
+def build_conversation(messages: Sequence[Message], options: ChatOptions = CHAT) -> "recipe.Conversation":
+    """What deepseek-recipe renders. Raises `PromptError` naming the message or the tool that is not one."""
     import deepseek_recipe as recipe
 
     if not messages:
         raise PromptError("the conversation has no messages, expected at least one")
+    _check_effort(options.effort)
     try:
-        conversation = recipe.Conversation(
+        return recipe.Conversation(
             [_message(message, f"messages[{index}]") for index, message in enumerate(messages)],
             thinking_mode=options.thinking,
             tools=[_tool(tool, f"tools[{index}]") for index, tool in enumerate(options.tools)],
             tool_choice=options.tool_choice,
-            reasoning_effort=options.effort,
+            # A number is written over that of a name when all is rendered.
+            reasoning_effort="high" if isinstance(options.effort, int) else options.effort,
             response_format="json_object" if options.json_object else "text",
             response_schema=options.response_schema,
         )
     except ValueError as error:
         raise PromptError(f"the conversation cannot be rendered: {error}") from None
-    # The checkpoint spells its image marker otherwise than recipe does by default.
-    encoding = recipe.DeepseekV41Encoding().with_special_tokens(recipe.SpecialTokens(image=IMAGE))
-    return encoding.render_conversation(conversation)
 
 
-def _encode_segments(tokenizer: Tokenizer, prompt: str, markers: Sequence[tuple[int, int]]) -> list[int]:
-    """Ids of `prompt` where the half-open `markers` ranges are single ids and the rest is plain text."""
-    ids: list[int] = []
-    position = 0
-    for start, end in markers:
-        if position < start:
-            ids += tokenizer.encode(prompt[position:start])
-        ids.append(tokenizer.marker_id(prompt[start:end]))
-        position = end
-    return ids + tokenizer.encode(prompt[position:])
+def render(messages: Sequence[Message], options: ChatOptions = CHAT) -> Rendering:
+    """The prompt that `render_chat` encodes, before it is."""
+    effort = options.effort if isinstance(options.effort, int) else None
+    return Rendering.of(build_conversation(messages, options), effort)
+
+
+def _check_effort(effort: object) -> None:
+    is_number = isinstance(effort, int) and not isinstance(effort, bool) and 1 <= effort <= 100
+    if effort is not None and effort not in get_args(Effort) and not is_number:
+        names = ", ".join(f"`{name}`" for name in get_args(Effort))
+        raise PromptError(f"the effort is `{effort!r}`"[:100] + f", expected {names} or a number from 1 to 100")
 
 
 def _message(message: Message, where: str) -> "recipe.Message":
@@ -107,7 +104,6 @@ def _message(message: Message, where: str) -> "recipe.Message":
             return recipe.ToolMessage(content, _optional_text(message, "tool_call_id", where))
         case "assistant":
             reasoning = _optional_text(message, "reasoning_content", where)
-            _refuse_image_marker(reasoning or "", where)
             calls = _tool_calls(message.get("tool_calls"), where)
             return recipe.AssistantMessage(content, reasoning, calls, bool(message.get("prefix", False)))
     raise PromptError(f"`{where}.role` is `{role}`, expected one of {', '.join(f'`{name}`' for name in _ROLES)}")
@@ -121,7 +117,6 @@ def _content(content: object, where: str) -> str:
         content = "\n\n".join(_part(part, f"{where}.content[{index}]") for index, part in enumerate(content))
     if not isinstance(content, str):
         raise PromptError(f"`{where}.content` is `{type(content).__name__}`, expected text or a list of parts")
-    _refuse_image_marker(content, where)
     return content
 
 
@@ -130,11 +125,6 @@ def _part(part: object, where: str) -> str:
     if isinstance(part, Mapping) and kind == "text" and isinstance(part.get("text"), str):
         return str(part["text"])
     raise PromptError(f"`{where}` is a `{kind}` part, expected a `text` part with a `text` string")
-
-
-def _refuse_image_marker(text: str, where: str) -> None:
-    if IMAGE in text:
-        raise PromptError(f"`{where}` contains the image marker `{IMAGE}`, expected text without it")
 
 
 def _optional_text(message: Message, key: str, where: str) -> str | None:
@@ -155,10 +145,19 @@ def _tool_calls(calls: object, where: str) -> "list[recipe.ToolCall] | None":
     for index, call in enumerate(calls):
         place = f"{where}.tool_calls[{index}]"
         function = _function(call, place)
-        arguments = function.get("arguments", "{}")
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        text = _arguments(function.get("arguments", "{}"))
         found.append(recipe.ToolCall(str(call.get("id", "")), _name(function, place), text))
     return found
+
+
+def _arguments(given: object) -> str:
+    """JSON that may have been made a string of once more than it should, as the released encoder reads it."""
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    try:
+        inner = json.loads(text)
+        return inner if isinstance(inner, str) and isinstance(json.loads(inner), dict) else text
+    except (ValueError, RecursionError):
+        return text
 
 
 def _tool(tool: object, where: str) -> "recipe.ToolDefinition":
@@ -166,7 +165,10 @@ def _tool(tool: object, where: str) -> "recipe.ToolDefinition":
 
     function = _function(tool, where)
     description = _optional_text(function, "description", where)
-    return recipe.ToolDefinition(_name(function, where), description, function.get("parameters"))
+    strict = function.get("strict")
+    if strict is not None and not isinstance(strict, bool):
+        raise PromptError(f"`{where}.strict` is `{type(strict).__name__}`, expected true or false")
+    return recipe.ToolDefinition(_name(function, where), description, function.get("parameters"), strict)
 
 
 def _function(outer: object, where: str) -> Message:

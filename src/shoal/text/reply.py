@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from shoal.text.reply_reader import ReplyReader
 from shoal.text.tokenizer import IMAGE
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def parse_reply(text: str, *, thinking: bool = False, tools: bool = False, ended
     """
     import deepseek_recipe as recipe
 
-    processor = _processor(thinking, tools)
+    processor = stream_processor(thinking, tools)
     response = recipe.ChatCompletionResponse("", "", 0, 0, 0)
     finish = recipe.InferenceFinishReason.Stop if ended else recipe.InferenceFinishReason.Length
     chunk = recipe.InferenceChunk
@@ -50,18 +51,35 @@ def parse_reply(text: str, *, thinking: bool = False, tools: bool = False, ended
     return _reply(json.loads(response.to_json())["choices"][0]["message"])
 
 
-def _processor(thinking: bool, tools: bool) -> "recipe.StreamProcessor":
+def read_reply(text: str, options: "recipe.ParsingOptions") -> Reply:
+    """The parts of a whole `text` as a server's clients get them, arguments that are JSON objects included."""
     import deepseek_recipe as recipe
 
-    # The generator takes the shape of its answers from a request; that one asks for nothing.
-    request = recipe.ConversationRequest(recipe.Conversation([]), recipe.ModelVersion.DeepseekV41Flash)
+    reader, response = ReplyReader(_generator(), options, whole=True), recipe.ChatCompletionResponse("", "", 0, 0, 0)
+    for delta in (*reader.start(0, 0), *reader.push(text), *reader.finish(is_cut=False)):
+        assert isinstance(delta, recipe.ChatCompletionChunk), delta
+        response.accumulate(delta)
+    return _reply(json.loads(response.to_json())["choices"][0]["message"])
+
+
+def stream_processor(thinking: bool, tools: bool) -> "recipe.StreamProcessor":
+    """Takes the text of one completion in pieces and gives Chat Completions chunks back."""
+    import deepseek_recipe as recipe
+
     options = recipe.ParsingOptions(
         parse_tool_calls=tools,
         thinking_initial_stage=recipe.ThinkingInitialStage.ReasoningStart if thinking else None,
         special_tokens=recipe.SpecialTokens(image=IMAGE),
     )
-    generator = recipe.ChatCompletionRequest.chunk_generator(request, "", "")
-    return recipe.StreamProcessor(generator, options)
+    return recipe.StreamProcessor(_generator(), options)
+
+
+def _generator() -> "recipe.ChatCompletionChunkGenerator":
+    """It takes the shape of its answers from a request; that one asks for nothing."""
+    import deepseek_recipe as recipe
+
+    request = recipe.ConversationRequest(recipe.Conversation([]), recipe.ModelVersion.DeepseekV41Flash)
+    return recipe.ChatCompletionRequest.chunk_generator(request, "", "")
 
 
 def _reply(message: dict[str, Any]) -> Reply:

@@ -64,6 +64,10 @@ class Tokenizer:
             raise TokenizerError(f"`{self.path}` has no marker `{marker}`")
         return int(token_id)
 
+    def marker_ids(self) -> frozenset[int]:
+        """The ids of all markers, whether the file flags them special or not: no plain text becomes one."""
+        return frozenset(self._whole.get_added_tokens_decoder())
+
     def encode(self, text: str) -> list[int]:
         """The ids of `text` as plain characters: marker spellings in it stay text.
 

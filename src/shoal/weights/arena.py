@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from shoal.checkpoint.direct_file import ALIGNMENT
+from shoal.checkpoint.private_memory import forget
 from shoal.weights.page_room import page_room
 
 
@@ -24,3 +25,7 @@ class Arena:
         """uint8 [slot_nbytes]; begins at a page."""
         assert 0 <= index < self.num_slots, (index, self.num_slots)
         return self._bytes[index * self.slot_nbytes : (index + 1) * self.slot_nbytes]
+
+    def release(self, index: int) -> None:
+        """The system has the slot's memory back, until it is written to again."""
+        forget(self.slot(index).data_ptr(), self.slot_nbytes)

@@ -12,6 +12,7 @@ from shoal.weights.expert_policy import DecayedFrequency, ExpertPolicy
 from shoal.weights.expert_reader import ExpertReader
 from shoal.weights.expert_slots import ExpertSlots
 from shoal.weights.expert_statistics import ExpertStatistics
+from shoal.weights.memory_watch import MemoryWatch
 from shoal.weights.prefetch_gauge import PrefetchGauge
 from shoal.weights.read_queue import ReadJob, Urgency
 from shoal.weights.stored_experts import ExpertSource, Key
@@ -40,7 +41,7 @@ class CachedExperts:
     Experts asked for and missing are read at once, into slots whose experts are not asked for; the others wait for
     the slots of those already given out. `pinned` experts, fewer than the slots, stay once they are there. With
     `prefetch`, what is expected is read ahead while the disk would rest, as long as that pays: it moves reads, and
-    changes nothing else.
+    changes nothing else. Memory that `watch` says is lost is given back, and taken again once it is not.
     """
 
     def __init__(
@@ -52,11 +53,13 @@ class CachedExperts:
         pinned: Collection[Key] = (),
         prefetch: bool = True,
         num_threads: int = READER_THREADS,
+        watch: MemoryWatch | None = None,
     ) -> None:
         self.source, self.arena = source, Arena(source.slot_nbytes, num_slots)
         self.statistics = ExpertStatistics()
         self._slots = ExpertSlots(num_slots, policy or DecayedFrequency(), pinned)
         self._weights = dict[Key, ExpertWeights]()
+        self._watch, self._retired = watch, list[int]()
         self._jobs = dict[Key, ReadJob]()
         self._warmed = set[Key]()
         # Expected of the next layer: coming or held, until a layer asks.
@@ -93,6 +96,9 @@ class CachedExperts:
         self._collect(self._reader.done())
         keys = [(layer_id, expert_id) for expert_id in expert_ids]
         self._settle_ahead(keys)
+        if self._watch is not None:
+            self._slots.needed.clear()
+            self._fit(self._watch.lost())
         self._demand = layer_id, tuple(expert_ids)
         self._slots.policy.visit(layer_id, expert_ids)
         self._slots.needed = {key for key in keys if key in self._slots}
@@ -133,6 +139,17 @@ class CachedExperts:
             if self._expected or self._waiting:
                 self._slots.needed.difference_update(given)
 
+    def _fit(self, lost: int) -> None:
+        """As many slots in use as the arena less `lost` bytes holds, or as near as can be now; one at least."""
+        wanted = max(1, (self.arena.nbytes - lost) // self.arena.slot_nbytes)
+        while self._slots.num_slots > wanted and (taken := self._slots.retire()) is not None:
+            slot, gone = taken
+            self._let_go(gone)
+            self.arena.release(slot)
+            self._retired.append(slot)
+        while self._slots.num_slots < wanted:
+            self._slots.reuse(self._retired.pop())
+
     def _next_group(self) -> list[Key]:
         """Every expected expert that is there, at least one; waits for it. Raises what prevented one."""
         self._collect(self._reader.done())
@@ -167,12 +184,16 @@ class CachedExperts:
 
     def _submit(self, key: Key, taken: tuple[int, Key | None], urgency: Urgency) -> ReadJob:
         slot, gone = taken
-        if gone is not None:
-            del self._weights[gone]
-            self._warmed.discard(gone)
+        self._let_go(gone)
         job = self._jobs[key] = ReadJob(key, self.arena.slot(slot), urgency)
         self._reader.submit(job)
         return job
+
+    def _let_go(self, gone: Key | None) -> None:
+        """Whoever had a slot that another has now."""
+        if gone is not None:
+            del self._weights[gone]
+            self._warmed.discard(gone)
 
     def _withdraw_ahead(self) -> None:
         """Gives back the slots of what is expected and not yet being read."""

@@ -56,6 +56,29 @@ class ExpertSlots:
         self._coming.add(key)
         return slot, gone
 
+    def retire(self) -> tuple[int, Key | None] | None:
+        """A slot that nobody gets any more until `reuse`, and who went for it; None when nobody may go now.
+
+        One slot is left at least, and one that is not for the pinned.
+        """
+        if self.num_slots == 1:
+            return None
+        if len(self.pinned) >= self.num_slots - 1:
+            self.pinned = frozenset()
+        gone = None
+        if not self._free:
+            gone = self.policy.victim(_Either(self.needed, self.pinned))
+            if gone is None:
+                return None
+            self._free.append(self._slots.pop(gone))
+        self.num_slots -= 1
+        return self._free.pop(), gone
+
+    def reuse(self, slot: int) -> None:
+        """One that was retired is free."""
+        self.num_slots += 1
+        self._free.append(slot)
+
     def arrive(self, key: Key) -> None:
         """The weights of one that was coming are there."""
         self._coming.remove(key)

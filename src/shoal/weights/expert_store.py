@@ -18,6 +18,7 @@ from shoal.weights.expert_policy import HALF_LIFE, DecayedFrequency
 from shoal.weights.expert_profile import ExpertProfile
 from shoal.weights.expert_statistics import ExpertStatistics
 from shoal.weights.experts import MappedExperts
+from shoal.weights.memory_watch import MemoryWatch
 from shoal.weights.routing_trace import RoutingTrace
 from shoal.weights.stored_experts import StoredExperts, expert_keys
 
@@ -28,13 +29,15 @@ PINNED_SHARE = 0.5
 @dataclass(frozen=True)
 class ExpertOptions:
     """`nbytes` of memory for experts, None leaves all to the page cache; `profile` is read if it is there, and
-    written at the end; `routing` is written at the end; `prefetch` reads ahead where that pays."""
+    written at the end; `routing` is written at the end; `prefetch` reads ahead where that pays; `watch` tells how much
+    of the memory is lost to a tighter limit."""
 
     nbytes: int | None = None
     reader_threads: int = READER_THREADS
     profile: Path | None = None
     routing: Path | None = None
     prefetch: bool = True
+    watch: MemoryWatch | None = None
 
 
 @runtime_checkable
@@ -127,6 +130,7 @@ class ExpertStore:
             pinned=hottest[: int(num_slots * PINNED_SHARE)],
             prefetch=self.options.prefetch,
             num_threads=self.options.reader_threads,
+            watch=self.options.watch,
         )
         cached.warm(hottest)
         return cached

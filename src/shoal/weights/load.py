@@ -36,6 +36,8 @@ from shoal.weights.reader import WeightReader
 from shoal.weights.report import LoadReport
 
 TOKENIZER_FILE = "tokenizer.json"
+# Of the dense weights in the page cache: more, and copying them is faster than the disk.
+MOSTLY_CACHED = 0.8
 TotalProgress = Callable[[int, int], None]
 """Takes the bytes read so far and the bytes to read."""
 
@@ -58,12 +60,13 @@ def load_backbone(
     engram_rows: EngramRows | None = None,
     progress: TotalProgress | None = None,
     notice: Notice | None = None,
-    through_page_cache: bool = False,
+    through_page_cache: bool | None = False,
 ) -> LoadedBackbone:
     """The backbone of `checkpoint` under `arithmetic` (wide unless given), its stores mapped unless given.
 
     The token map comes from the checkpoint's own tokenizer unless given. Dense weights come past the page cache unless
-    told otherwise; `notice` hears where they cannot. Raises TensorError naming what is missing, unexpected or of
+    told otherwise, with `through_page_cache` None through it where it holds most of them, as after a restart; `notice`
+    hears where they cannot. Raises TensorError naming what is missing, unexpected or of
     another shape, EngramError when table sizes disagree.
     """
     started = time.perf_counter()
@@ -73,6 +76,8 @@ def load_backbone(
     plans = plan_layers(config)
     dense = _dense_names(expected)
     count = counting(progress, sum(checkpoint.nbytes(name) for name in dense))
+    if through_page_cache is None:
+        through_page_cache = checkpoint.cached_share(dense) >= MOSTLY_CACHED
     with WeightReader(checkpoint, count, notice, through_page_cache=through_page_cache) as reader:
         # Before anything else, for the token map takes seconds too.
         reader.expect(dense)

@@ -1,9 +1,8 @@
 """Routed experts as they lie in the shards, read whole into memory of the caller's."""
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
-import torch
 from torch import Tensor
 
 from shoal.checkpoint.direct_file import Notice
@@ -12,6 +11,7 @@ from shoal.checkpoint.extents import Extent, Extents, find_extents
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
+from shoal.formats.float8 import E8M0_NAN
 from shoal.ops.mixture import ExpertWeights
 from shoal.ops.weights import Float4Weight
 from shoal.weights.expert_names import MATRICES, tensor_names
@@ -61,53 +61,93 @@ class ExpertSource(Protocol):
         ...
 
 
+class Part(NamedTuple):
+    """Where a tensor of an expert lies in the memory it is read into."""
+
+    name: str
+    start: int
+    nbytes: int
+    shape: tuple[int, int]
+
+    def of(self, room: Tensor) -> Tensor:
+        """uint8, a view."""
+        # In one call: each takes longer than a disk needs for a hundred kilobytes.
+        return room.as_strided(self.shape, (self.shape[1], 1), room.storage_offset() + self.start)
+
+
+class Layout(NamedTuple):
+    """The reads that bring an expert, and of each matrix its codes and scales."""
+
+    reads: Extents
+    matrices: tuple[tuple[Part, Part], ...]
+
+    def scale_spans(self) -> list[tuple[int, int]]:
+        """Where scales lie, [start, end): those side by side, as in the release, together."""
+        spans = list[tuple[int, int]]()
+        for part in sorted((scales for _, scales in self.matrices), key=lambda part: part.start):
+            if spans and spans[-1][1] == part.start:
+                spans[-1] = spans[-1][0], part.start + part.nbytes
+            else:
+                spans.append((part.start, part.start + part.nbytes))
+        return spans
+
+
 class StoredExperts:
-    """An `ExpertSource` over the shards of a checkpoint."""
+    """An `ExpertSource` over the shards of a checkpoint. The scales of an expert are looked at when it first comes."""
 
     def __init__(
         self, checkpoint: Checkpoint, config: ModelConfig, plans: Sequence[LayerPlan], notice: Notice | None = None
     ) -> None:
         self.checkpoint, self._shards = checkpoint, DirectShards(checkpoint, notice)
         self._prefixes = {plan.layer_id: f"{plan.prefix}.ffn.experts" for plan in plans}
-        self._extents = {key: self._find(key) for key in expert_keys(config, plans)}
-        self.keys: Sequence[Key] = tuple(self._extents)
-        self.slot_nbytes = max(extents.nbytes for extents in self._extents.values())
+        self._layouts = {key: self._find(key) for key in expert_keys(config, plans)}
+        self._looked_at = set[Key]()
+        self.keys: Sequence[Key] = tuple(self._layouts)
+        self.slot_nbytes = max(layout.reads.nbytes for layout in self._layouts.values())
 
     def nbytes(self, key: Key) -> int:
-        return self._extents[key].nbytes
+        return self._layouts[key].reads.nbytes
 
     def disk(self, key: Key) -> int:
-        largest = max(self._extents[key].extents, key=lambda extent: extent.nbytes)
+        largest = max(self._layouts[key].reads.extents, key=lambda extent: extent.nbytes)
         return self.checkpoint.device(largest.names[0])
 
     def extents(self, key: Key) -> tuple[Extent, ...]:
         """The reads that bring an expert."""
-        return self._extents[key].extents
+        return self._layouts[key].reads.extents
 
     def read(self, key: Key, room: Tensor) -> ExpertWeights:
-        layout, view = self._extents[key], room.numpy().data
-        for extent in layout.extents:
+        layout, view = self._layouts[key], room.numpy().data
+        for extent in layout.reads.extents:
             self._shards.read(extent, view)
-        prefix = self._prefix(key)
-        return ExpertWeights(*(self._matrix(f"{prefix}.{matrix}", layout, room) for matrix in MATRICES))
+        weights = [Float4Weight(codes.of(room), scales.of(room)) for codes, scales in layout.matrices]
+        # Once: a shard that is no longer the file it was is refused, and each look brings a megabyte from memory.
+        if key not in self._looked_at:
+            self._look_at(layout, room)
+            self._looked_at.add(key)
+        return ExpertWeights(*weights)
 
     def close(self) -> None:
         self._shards.close()
 
-    def _prefix(self, key: Key) -> str:
-        return f"{self._prefixes[key[0]]}.{key[1]}"
+    def _look_at(self, layout: Layout, room: Tensor) -> None:
+        """Raises TensorError where a scale is NaN."""
+        codes = room.numpy()
+        if all(codes[start:end].max(initial=0) != E8M0_NAN for start, end in layout.scale_spans()):
+            return
+        for _, scales in layout.matrices:
+            refuse_nan_scales(scales.of(room), scales.name, self.checkpoint.entry(scales.name).path.name)
 
-    def _find(self, key: Key) -> Extents:
-        return find_extents([self.checkpoint.entry(name) for name in tensor_names(self._prefix(key))])
+    def _find(self, key: Key) -> Layout:
+        prefix = f"{self._prefixes[key[0]]}.{key[1]}"
+        reads = find_extents([self.checkpoint.entry(name) for name in tensor_names(prefix)])
+        matrices = tuple(
+            (self._part(f"{prefix}.{matrix}.weight", reads), self._part(f"{prefix}.{matrix}.scale", reads))
+            for matrix in MATRICES
+        )
+        return Layout(reads, matrices)
 
-    def _matrix(self, name: str, layout: Extents, room: Tensor) -> Float4Weight:
-        codes = self._tensor(f"{name}.weight", layout, room)
-        scales = self._tensor(f"{name}.scale", layout, room)
-        refuse_nan_scales(scales, f"{name}.scale", self.checkpoint.entry(f"{name}.scale").path.name)
-        return Float4Weight(codes, scales)
-
-    def _tensor(self, name: str, layout: Extents, room: Tensor) -> Tensor:
-        entry, place = self.checkpoint.entry(name), layout.places[name]
-        view = room[place : place + entry.nbytes].view(entry.shape)
-        assert view.dtype == torch.uint8, view.dtype
-        return view
+    def _part(self, name: str, reads: Extents) -> Part:
+        entry, start = self.checkpoint.entry(name), reads.places[name]
+        rows, columns = entry.shape
+        return Part(name, start, entry.nbytes, (rows, columns))

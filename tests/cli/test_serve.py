@@ -1,0 +1,116 @@
+"""`shoal serve`: what it refuses before anything is loaded, and a whole life of it in a process of its own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from cli.conftest import RunShoal
+from shoal.errors import OptionError
+from shoal.serve.api_keys import read_keys
+from shoal.serve.listening import listen, resolve, url_of
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (("--host", "nosuch.invalid"), "the host `nosuch.invalid` does not resolve"),
+        (("--host", "a" * 300), "does not resolve"),
+        (("--host", "0.0.0.0", "--port", "0"), "`--host 0.0.0.0` lets other machines ask, and there is no key"),
+        (("--host", "192.0.2.1", "--allow-open"), "`192.0.2.1` is no address of this machine"),
+        (("--api-key-file", "/no/such"), "cannot read the API keys of `/no/such`: No such file"),
+        (("--api-key", "a key"), "an API key of 5 characters cannot be sent"),
+        (("--served-model-name", " "), "the served model's name is empty"),
+        (("--max-body", "12B"), "the largest body is 12 bytes, expected 1,024 or more"),
+    ],
+)
+def test_what_cannot_be_served_is_a_sentence(run_shoal: RunShoal, arguments: tuple[str, ...], wanted: str) -> None:
+    outcome = run_shoal("serve", *arguments)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert wanted in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (("--port", "70000"), "--port"),
+        (("--cors", "chat.example"), "is no origin"),
+        (("--max-body", "much"), "much"),
+        (("--api-key", "a", "--api-key-file", "b"), "expected one of them"),
+        (("--max-running", "0"), "--max-running"),
+    ],
+)
+def test_what_is_no_option_is_a_usage_error(run_shoal: RunShoal, arguments: tuple[str, ...], wanted: str) -> None:
+    outcome = run_shoal("serve", *arguments)
+    assert outcome.code == 2 and wanted in outcome.err
+
+
+def test_a_port_in_use_is_a_sentence(run_shoal: RunShoal) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        outcome = run_shoal("serve", "--port", other.getsockname()[1])
+    assert outcome.code == 1
+    assert f"port {other} of" not in outcome.err and "is in use" in outcome.err and "`--port`" in outcome.err
+
+
+def test_keys_are_the_lines_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# ours\nsk-one\n\n  sk-two  \n")
+    assert read_keys(file) == ("sk-one", "sk-two")
+    for content in (b"", b"# none\n", b"\xff\xfe", "sk-ö".encode(), b"x" * 70_000):
+        file.write_bytes(content)
+        with pytest.raises(OptionError):
+            read_keys(file)
+
+
+def test_an_address_is_said_as_it_can_be_asked() -> None:
+    with listen(resolve("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        assert url_of(listening, "0.0.0.0") == url_of(listening, "127.0.0.1") == f"http://127.0.0.1:{port}"
+        assert url_of(listening, "::") == f"http://[::1]:{port}"
+    assert resolve("localhost", 1).is_local and not resolve("0.0.0.0", 1).is_local
+
+
+@pytest.fixture
+def process() -> Iterator["subprocess.Popen[str]"]:
+    environment = {**os.environ, "SHOAL_API_KEY": "sk-environment", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "shoal.cli", "serve", "--port", "0", "--shutdown-seconds", "1", "--threads", "1"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as running:
+        yield running
+        running.kill()
+
+
+def test_a_whole_life(process: "subprocess.Popen[str]") -> None:
+    assert process.stderr is not None
+    url = process.stderr.readline().split()[2].rstrip(";")
+    with httpx.Client(base_url=url, timeout=120, headers={"Authorization": "Bearer sk-environment"}) as client:
+        deadline = time.monotonic() + 120
+        while client.get("/ready").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert httpx.get(f"{url}/v1/models").status_code == 401
+        asked = {"prompt": "Once", "temperature": 1, "seed": 1, "max_tokens": 2000, "stream": True}
+        asked |= {"logit_bias": {"1": -100}}
+        with client.stream("POST", "/v1/completions", json=asked) as answer:
+            lines = (line for line in answer.iter_lines() if line.startswith("data: "))
+            next(lines)
+            # The running request has a second; then it is cut, and has an end all the same.
+            process.send_signal(signal.SIGTERM)
+            *_, last, done = lines
+    assert done == "data: [DONE]"
+    assert json.loads(last[6:])["choices"][0]["finish_reason"] == "length"
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (0, "")
+    assert f"serving deepseek-v4.1-flash at {url}" in err and err.endswith("stopped\n")
+    assert "Traceback" not in err

@@ -1,0 +1,182 @@
+"""The responses API with the official client."""
+
+import json
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai.types.responses import Response
+
+from serve.conftest import LiveServer
+from serve.scripted_engine import wait_until
+from shoal.serve.errors import ApiError
+from shoal.serve.response_store import ResponseStore
+
+FRANCE, EMMA = "What is the capital of France?", "Send 77 dollars to Emma."
+SEND: Any = {
+    "type": "function",
+    "name": "send_money",
+    "description": "Send money to a person.",
+    "parameters": {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "amount": {"type": "integer"}},
+        "required": ["name", "amount"],
+    },
+    "strict": False,
+}
+OFF: Any = {"effort": "none"}
+
+
+def ask(client: openai.OpenAI, said: Any = FRANCE, **given: Any) -> Response:
+    given = {"temperature": 0, "max_output_tokens": 160, "reasoning": OFF} | given
+    answer = client.responses.create(model="any", input=said, **given)
+    assert isinstance(answer, Response)
+    return answer
+
+
+def calls_of(answer: Response) -> list[tuple[str, Any]]:
+    return [(item.name, json.loads(item.arguments)) for item in answer.output if item.type == "function_call"]
+
+
+def test_an_answer_has_items_a_status_and_counts(client: openai.OpenAI) -> None:
+    answer = ask(client, instructions="Be brief.", metadata={"a": "b"})
+    assert answer.output_text == "The capital of France is Paris."
+    assert (answer.status, answer.model, answer.instructions) == ("completed", "miniature", "Be brief.")
+    assert answer.metadata == {"a": "b"}
+    usage = answer.usage
+    assert usage is not None and usage.output_tokens == 9 and usage.input_tokens_details.cached_tokens >= 0
+    assert usage.total_tokens == usage.input_tokens + usage.output_tokens
+    items = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "input_text", "text": FRANCE}]},
+    ]
+    assert ask(client, items).output_text == answer.output_text
+
+
+@pytest.mark.parametrize("effort", ["none", "low"])
+def test_a_stream_tells_the_same_in_the_protocols_order(client: openai.OpenAI, effort: str) -> None:
+    whole = ask(client, reasoning={"effort": effort})
+    events: list[Any] = list(
+        client.responses.create(
+            model="any", input=FRANCE, temperature=0, max_output_tokens=160, reasoning={"effort": effort}, stream=True
+        )
+    )
+    kinds = [event.type for event in events if not event.type.endswith(".delta")]
+    part = ["response.output_item.added", "response.content_part.added"]
+    end = ["response.content_part.done", "response.output_item.done"]
+    thought = [*part, "response.reasoning_text.done", *end] if effort == "low" else []
+    assert kinds == [
+        "response.created",
+        "response.in_progress",
+        *thought,
+        *part,
+        "response.output_text.done",
+        *end,
+        "response.completed",
+    ]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert events[-1].response.output_text == whole.output_text
+    deltas = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert deltas == whole.output_text
+    assert events[-1].response.usage == whole.usage
+    assert whole.usage is not None
+    assert (whole.usage.output_tokens_details.reasoning_tokens > 5) is (effort == "low")
+
+
+def test_a_conversation_goes_on_with_tools_by_items_or_by_the_id_of_a_response(client: openai.OpenAI) -> None:
+    first = ask(client, EMMA, tools=[SEND])
+    assert calls_of(first) == [("send_money", {"name": "Emma", "amount": 77})]
+    call: Any = first.output[-1]
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "done"}
+    by_id = ask(client, [result], tools=[SEND], previous_response_id=first.id)
+    sent = [item.model_dump(exclude_none=True) for item in first.output]
+    by_items = ask(client, [{"role": "user", "content": EMMA}, *sent, result], tools=[SEND], store=False)
+    assert by_id.output_text == by_items.output_text and "Emma" in by_id.output_text
+    assert by_id.previous_response_id == first.id and by_id.usage is not None and by_items.usage is not None
+    assert by_id.usage.input_tokens == by_items.usage.input_tokens
+    # And one turn more, on what went on.
+    third = ask(client, "Send 5 dollars to Anna.", tools=[SEND], previous_response_id=by_id.id)
+    assert [(name, given["name"]) for name, given in calls_of(third)] == [("send_money", "Anna")]
+
+
+def test_a_response_is_kept_unless_it_shall_not(client: openai.OpenAI) -> None:
+    kept, other = ask(client), ask(client, store=False)
+    assert (kept.store, other.store) == (True, False)  # type: ignore[attr-defined]
+    assert client.responses.retrieve(kept.id).output_text == kept.output_text
+    client.responses.delete(kept.id)
+    for answer in (kept, other):
+        with pytest.raises(openai.NotFoundError, match="no response"):
+            client.responses.retrieve(answer.id)
+        with pytest.raises(openai.BadRequestError, match="there is no response"):
+            ask(client, previous_response_id=answer.id)
+
+
+def test_the_oldest_responses_make_room() -> None:
+    store = ResponseStore(most_nbytes=400)
+    for index in range(10):
+        store.keep({"id": f"r{index}"}, ["x" * 80])
+    assert store.get("r9").items == ["x" * 80]
+    with pytest.raises(ApiError):
+        store.get("r0")
+    store.keep({"id": "large"}, ["x" * 500])
+    with pytest.raises(ApiError):
+        store.get("large")
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "send_money"}])
+def test_a_call_can_be_demanded(client: openai.OpenAI, choice: Any) -> None:
+    answer = ask(client, FRANCE, tools=[SEND], tool_choice=choice, reasoning={"effort": "high"})
+    name, given = calls_of(answer)[0]
+    assert (name, sorted(given)) == ("send_money", ["amount", "name"])
+    assert [item.type for item in answer.output] == ["function_call"] * len(answer.output)
+
+
+def test_formats_are_enforced(client: openai.OpenAI) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}}, "required": ["city"]}
+    wanted: Any = {
+        "type": "json_schema",
+        "name": "c",
+        "schema": schema | {"additionalProperties": False},
+        "strict": True,
+    }
+    answer = ask(client, text={"format": wanted}, reasoning={"effort": "low"}, max_output_tokens=400)
+    assert list(json.loads(answer.output_text)) == ["city"]
+    pattern: Any = {"type": "regex", "regex": "[0-9]{3}-[a-z]{2}"}
+    assert ask(client, text={"format": pattern}).output_text[3] == "-"
+
+
+def test_an_answer_that_was_cut_is_incomplete(client: openai.OpenAI) -> None:
+    answer = ask(client, max_output_tokens=3)
+    assert answer.status == "incomplete" and answer.incomplete_details is not None
+    assert answer.incomplete_details.reason == "max_output_tokens"
+
+
+IMAGE: Any = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,aGk="}]}]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"input": []}, "must not be empty"),
+        ({"input": IMAGE}, "holds an image"),
+        ({"reasoning": {"effort": "often"}}, "`reasoning.effort` is `often`"),
+        ({"tool_choice": "required"}, "expected `tools` with it"),
+        ({"tools": [SEND], "tool_choice": {"type": "function", "name": "x"}}, "no function named 'x'"),
+        ({"background": True}, "`background` is true"),
+        ({"text": {"format": {"type": "poem"}}}, "`text.format.type` is `poem`"),
+        ({"text": {"format": {"type": "grammar", "grammar": "start: ("}}}, "`text.format.grammar` cannot be enforced"),
+    ],
+)
+def test_what_is_wrong_is_named(client: openai.OpenAI, given: Any, words: str) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(**{"model": "any", "input": FRANCE} | given)
+    assert isinstance(caught.value.body, dict)
+    assert words in caught.value.body["message"]
+
+
+def test_a_client_that_leaves_ends_its_request(http: httpx.Client, live: LiveServer) -> None:
+    body = {"input": FRANCE, "max_output_tokens": 1500, "reasoning": OFF, "stream": True}
+    with http.stream("POST", "/v1/responses", json=body) as response:
+        next(response.iter_text())
+    wait_until(lambda: live.served.model.engine.is_idle)
