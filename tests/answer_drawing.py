@@ -9,7 +9,7 @@ from shoal.engine.constraint import ConstraintMaker
 from shoal.text.tokenizer import Tokenizer
 
 # Liked more and more, or noise would not end in this life.
-CLOSING = {"<", '"', "}", "]", '"}', '"]', "</think>", "<｜end▁of▁sentence｜>", "0"}
+CLOSING = {"<", '"', "}", "]", '"}', '"]', "</think>", "<｜end▁of▁sentence｜>", "1"}
 CLOSING_TAGS = {"</", "/", "｜DSML｜"}
 
 

@@ -16,6 +16,7 @@ from shoal.engine.request import Request
 from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import CheckpointError, ConfigError, OptionError, PromptError, TensorError, TokenizerError
 from shoal.plan.kv_cache import KVCache
+from shoal.plan.page_layout import PAGE_TOKENS
 from shoal.plan.size import parse_size
 from shoal.weights.cached_experts import CachedExperts
 from shoal.weights.row_reader import RowReader
@@ -104,8 +105,9 @@ def test_a_kv_cache_for_few_tokens_ends_the_answer_and_refuses_a_longer_prompt()
     config = load_config(MINI)
     with assemble(LoadOptions(MINI, kv_memory=KVCache(config, 12).sequence_nbytes)) as assembled:
         room = assembled.budget.context
-        assert 12 <= room < 40
-        events = list(assembled.engine.stream(Request((0, 5, 6), SamplingOptions(max_new_tokens=100))))
+        assert room == PAGE_TOKENS < config.context_length
+        prompt = tuple(range(3, room - 3))
+        events = list(assembled.engine.stream(Request(prompt, SamplingOptions(max_new_tokens=100))))
         assert events[-1].finish_reason in ("context", "stop")
         with pytest.raises(PromptError, match="KV cache"):
             assembled.engine.stream(Request(tuple(range(3, 3 + room))))

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +21,7 @@ def always_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def resident(nbytes: int, address: int) -> int:
     """Bytes in memory of a mapping, as the kernel says."""
-    with open("/proc/self/smaps", encoding="ascii") as maps:
+    with Path("/proc/self/smaps").open(encoding="ascii") as maps:
         inside = False
         for line in maps:
             first = line.split()[0]

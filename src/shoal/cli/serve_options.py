@@ -21,9 +21,7 @@ ModelName = Annotated[str, typer.Option("--served-model-name", metavar="NAME", h
 MaxRunning = Annotated[int, typer.Option(min=1, help="So many requests run together.")]
 PrefixMemory = Annotated[
     str | None,
-    typer.Option(
-        metavar="SIZE", help="Memory for what was computed of earlier prompts and replies; 0 keeps nothing."
-    ),
+    typer.Option(metavar="SIZE", help="Memory for what was computed of earlier prompts and replies; 0 keeps nothing."),
 ]
 CacheDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Keep it over a restart, in this directory.", file_okay=False)

@@ -73,7 +73,9 @@ class SequenceCache:
 
     def settle(self) -> None:
         """Make the last pass final: it can no longer be cut back, and what that would take is let go."""
-        for part in (*self.rings.values(), *self.open_groups.values(), self.history):
+        parts: tuple[WindowRing | OpenGroup | TokenHistory, ...]
+        parts = *self.rings.values(), *self.open_groups.values(), self.history
+        for part in parts:
             part.settle()
         self._pass_start = self.length
 
@@ -121,7 +123,8 @@ class SequenceCache:
     @property
     def fixed_nbytes(self) -> int:
         """Bytes of rings and open groups, which are never shared."""
-        return sum(part.nbytes for part in (*self.rings.values(), *self.open_groups.values()))
+        parts: tuple[WindowRing | OpenGroup, ...] = (*self.rings.values(), *self.open_groups.values())
+        return sum(part.nbytes for part in parts)
 
     @property
     def nbytes(self) -> int:

@@ -13,7 +13,6 @@ struct Keys {
 constexpr int kUsualSpan = 3;
 constexpr int kUsualScale = 64;
 constexpr uint8_t kNoScale = 255;
-constexpr size_t kCacheLine = 64;
 
 inline Keys take_keys(const ShoalIndexSelect* p, Scratch& scratch) {
     const size_t blocks = p->dim / kScaleBlock;
@@ -62,24 +61,15 @@ inline void subtract_lowest(Keys& keys, uint8_t* bytes, uint8_t* lowest) {
     keys.lowest = least_of_all, keys.highest = most_of_all, keys.span = span;
 }
 
-// Asks for the keys from `first` on, which a page of as many holds: the processor does not foresee the next page.
-inline void fetch_keys(const ShoalIndexSelect* p, size_t first) {
-    const size_t codes = p->dim / 2, scales = p->dim / kScaleBlock;
-    const PagedRow row = paged_row(p->key_pages, first, codes, scales);
-    for (size_t i = 0; i < kGroup * codes; i += kCacheLine) __builtin_prefetch(row.codes + i);
-    for (size_t i = 0; i < kGroup * scales; i += kCacheLine) __builtin_prefetch(row.scales + i);
-}
-
 // Keys from `first` on; the last one stands in for those beyond the end.
 inline void fill_keys(const ShoalIndexSelect* p, size_t first, size_t limit, int most_span, Keys& keys) {
     const uint8_t *rows[kGroup], *scales[kGroup];
     uint8_t bytes[kMostDim / kScaleBlock * kGroup], lowest[kGroup];
     keys.first = first, keys.count = limit - first < kGroup ? limit - first : kGroup;
-    if (first + kGroup < limit) fetch_keys(p, first + kGroup);
-    PagedRow row = paged_row(p->key_pages, first, p->dim / 2, keys.blocks);
     for (size_t key = 0; key < kGroup; ++key) {
-        rows[key] = row.codes, scales[key] = row.scales;
-        if (key + 1 < keys.count) row = next_row(p->key_pages, row, first + key + 1, p->dim / 2, keys.blocks);
+        const size_t row = first + (key < keys.count ? key : keys.count - 1);
+        const PagedRow key_row = paged_row(p->key_pages, row, p->dim / 2, keys.blocks);
+        rows[key] = key_row.codes, scales[key] = key_row.scales;
     }
     for (size_t block = 0; block < keys.blocks; ++block)
         decode_keys(rows, block * kScaleBlock / 2, keys.digits + block * kQuads * kQuadBytes);

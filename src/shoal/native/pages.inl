@@ -15,10 +15,4 @@ inline PagedRow paged_row(const ShoalPages& pages, size_t row, size_t codes, siz
             reinterpret_cast<const uint8_t*>(page + pages.scales + within * scales)};
 }
 
-// Row `row`, given the one before it.
-inline PagedRow next_row(const ShoalPages& pages, const PagedRow& before, size_t row, size_t codes, size_t scales) {
-    if (row & ((uint64_t{1} << pages.shift) - 1)) return {before.codes + codes, before.scales + scales};
-    return paged_row(pages, row, codes, scales);
-}
-
 }  // namespace

@@ -1,4 +1,4 @@
-"""What the stores of experts and Engram rows have read, as figures for `/metrics`."""
+"""What the stores of experts, Engram rows and prefixes have read and kept, as figures for `/metrics`."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from shoal.assemble import Assembled
 
 def store_counts(assembled: Assembled) -> Callable[[], dict[str, float]]:
     """The figures by name, as they are whenever it is called; none of a store that keeps none."""
-    experts, engram = assembled.expert_store, assembled.engram_store
+    experts, engram, prefix, pool = assembled.expert_store, assembled.engram_store, assembled.prefix, assembled.pool
 
     def counts() -> dict[str, float]:
         found: dict[str, float] = {}
@@ -19,6 +19,11 @@ def store_counts(assembled: Assembled) -> Callable[[], dict[str, float]]:
             of_rows = engram.statistics
             found |= {"engram_rows": of_rows.rows, "engram_hits": of_rows.hits}
             found |= {"engram_read_nbytes": of_rows.nbytes_read, "engram_stall_seconds": of_rows.stall_seconds}
-        return found
+        if prefix is not None:
+            of_prefixes = prefix.statistics()
+            found |= {"prefix_lookups": of_prefixes.lookups, "prefix_hits": of_prefixes.hits}
+            found |= {"prefix_saved_tokens": of_prefixes.saved_tokens, "prefix_evicted": of_prefixes.evicted}
+            found |= {"prefix_snapshots": of_prefixes.snapshots, "prefix_nbytes": of_prefixes.nbytes}
+        return found | {"kv_pages_used": pool.num_used}
 
     return counts
