@@ -86,6 +86,14 @@ def test_each_line_of_a_pipe_is_a_turn_and_stdout_is_only_the_answers(run_shoal)
     assert out == "The capital of Japan is Tokyo.\nThe capital of France is Paris.\n"
 
 
+def test_a_later_turn_computes_only_what_is_new(run_shoal) -> None:
+    arguments = ("chat", "--temperature", 0, "--quiet")
+    err = run_shoal(*arguments, stdin=lines(JAPAN, FRANCE, "/stats")).err
+    assert "last: prompt: 33 tokens, 20 of them from the cache; " in err
+    err = run_shoal(*arguments, "--prefix-memory", "0", stdin=lines(JAPAN, FRANCE, "/stats")).err
+    assert "last: prompt: 33 tokens; " in err
+
+
 def test_the_model_and_where_it_lives_are_told_unless_quiet(run_shoal) -> None:
     code, out, err = run_shoal("chat", stdin=b"")
     assert (code, out) == (0, "")
