@@ -93,7 +93,9 @@ def command(
         places: Places = {"memory": size(memory), "kv_memory": size(kv_memory), "also": also or ()}
         places |= {"engram_memory": size(engram_memory), "resident_engram": resident_engram}
         places |= {"expert_memory": size(expert_memory), "expert_profile": expert_profile}
-        places |= {"prefetch": not no_prefetch, "max_running": 1, "prefix_memory": None}
+        places |= {"prefetch": not no_prefetch, "max_running": 1}
+        kept = 0 if prefix_memory == "0" else size(prefix_memory)
+        places |= {"prefix_memory": kept, "prefix_directory": cache_dir, "prefix_disk": size(cache_disk)}
         replies = _local(checkpoint, places, threads, prefill_chunk, quiet)
     session = Session(replies, screen, settings, system=system, seed=seed, goes_on=isinstance(lines, EditedLines))
     if messages is not None:
