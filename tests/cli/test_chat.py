@@ -294,12 +294,15 @@ class Terminal:
 
     def interrupt(self) -> int:
         """Ctrl-C until the process ends; the first that its line editing notices should do."""
-        for _ in range(30):
+        for _ in range(3):
+            self.wait_for("> ")
             self.type("\003")
             try:
-                self.process.wait(2)
+                # Longer than closing takes: another would break that off.
+                self.process.wait(20)
             except subprocess.TimeoutExpired:
                 # readline may have looked for signals just before it began to wait for keys.
+                self.seen += "> "
                 continue
             break
         return self.close()
