@@ -8,15 +8,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from shoal.engine.sampling_options import SamplingOptions
 from shoal.serve.adapted import Wanted, check_counts, conversion_options, conversion_problem, make_turn
+from shoal.serve.body import checked
 from shoal.serve.errors import ApiError
 from shoal.serve.sampling import SamplingFields
 from shoal.serve.served import Served
 from shoal.serve.stream import Turn
 from shoal.serve.structured import content_shape
 from shoal.serve.thinking import Thinking, read_thinking
+from shoal.text.chat import Effort
 
 # Thinking budgets, in tokens, below which an effort is the one that spends about as much.
-_BUDGETS = ((4096, "low"), (32_000, "high"))
+_BUDGETS: tuple[tuple[int, Effort], ...] = ((4096, "low"), (32_000, "high"))
 
 
 class ToolChoice(BaseModel):
@@ -137,17 +139,12 @@ def _thinking(body: CountBody, config: Mapping[str, Any]) -> Thinking:
     budget = (body.thinking or {}).get("budget_tokens")
     if given.effort is not None or not given.is_on or not isinstance(budget, int):
         return given
-    return Thinking(True, next((name for most, name in _BUDGETS if budget < most), "max"))  # type: ignore[arg-type]
+    return Thinking(True, next((name for most, name in _BUDGETS if budget < most), "max"))
 
 
 def _sampling(body: CountBody) -> SamplingOptions:
     if not isinstance(body, MessagesBody):
-        return SamplingFields(seed=0).options(1)
-    fields = SamplingFields(
-        temperature=body.temperature,
-        top_p=body.top_p,
-        top_k=body.top_k,
-        seed=body.seed,
-        stop=body.stop_sequences,
-    )
-    return fields.options(body.max_tokens)
+        return SamplingFields.model_validate({"seed": 0}).options(1)
+    given = {name: getattr(body, name) for name in ("temperature", "top_p", "top_k", "seed")}
+    given["stop"] = body.stop_sequences
+    return checked(SamplingFields, given).options(body.max_tokens)
