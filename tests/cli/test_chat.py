@@ -86,6 +86,14 @@ def test_each_line_of_a_pipe_is_a_turn_and_stdout_is_only_the_answers(run_shoal)
     assert out == "The capital of Japan is Tokyo.\nThe capital of France is Paris.\n"
 
 
+def test_a_later_turn_computes_only_what_is_new(run_shoal) -> None:
+    arguments = ("chat", "--temperature", 0, "--quiet")
+    err = run_shoal(*arguments, stdin=lines(JAPAN, FRANCE, "/stats")).err
+    assert "last: prompt: 33 tokens, 20 of them from the cache; " in err
+    err = run_shoal(*arguments, "--prefix-memory", "0", stdin=lines(JAPAN, FRANCE, "/stats")).err
+    assert "last: prompt: 33 tokens; " in err
+
+
 def test_the_model_and_where_it_lives_are_told_unless_quiet(run_shoal) -> None:
     code, out, err = run_shoal("chat", stdin=b"")
     assert (code, out) == (0, "")
@@ -284,6 +292,18 @@ class Terminal:
                     raise AssertionError(self.seen) from None
         self.seen = self.seen.split(text, 1)[1]
 
+    def interrupt(self) -> int:
+        """Ctrl-C until the process ends; the first that its line editing notices should do."""
+        for _ in range(30):
+            self.type("\003")
+            try:
+                self.process.wait(2)
+            except subprocess.TimeoutExpired:
+                # readline may have looked for signals just before it began to wait for keys.
+                continue
+            break
+        return self.close()
+
     def close(self) -> int:
         code = self.process.wait(60)
         os.close(self._controller)
@@ -320,15 +340,16 @@ def test_in_a_terminal_ctrl_c_stops_the_reply_and_twice_at_the_prompt_leaves(
     terminal.wait_for("thinking: fold")
     terminal.type("/undo\r")
     terminal.wait_for("taken back: Tell me")
+    terminal.wait_for("> ")
     # Ctrl-C in a line, then another line: that was once, and once again.
     terminal.type("half a line\003")
     terminal.wait_for("Ctrl-C again, or Ctrl-D, leaves")
     terminal.type("/effort\r")
     terminal.wait_for("effort: 50")
+    terminal.wait_for("> ")
     terminal.type("\003")
     terminal.wait_for("Ctrl-C again, or Ctrl-D, leaves")
-    terminal.type("\003")
-    assert terminal.close() == 0
+    assert terminal.interrupt() == 0
     history = (tmp_path / "history").read_text()
     assert "Tell me" in history and "/undo" in history
     assert (tmp_path / "history").stat().st_mode & 0o77 == 0

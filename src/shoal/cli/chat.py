@@ -20,6 +20,7 @@ from shoal.cli.error_output import print_error
 from shoal.cli.json_output import check_writable
 from shoal.cli.loading import load_model, size
 from shoal.cli.more_shards import Also
+from shoal.cli.serve_options import CacheDir, CacheDisk, PrefixMemory
 from shoal.errors import OptionError, ShoalError
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ def command(
     resident_engram: given.ResidentEngram = False,
     expert_profile: given.ExpertProfile = None,
     no_prefetch: given.NoPrefetch = False,
+    prefix_memory: PrefixMemory = None,
+    cache_dir: CacheDir = None,
+    cache_disk: CacheDisk = None,
     threads: given.Threads = None,
     prefill_chunk: given.PrefillChunk = None,
     quiet: given.Quiet = False,
