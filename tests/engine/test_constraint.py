@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Bool
 from torch import Tensor
@@ -66,6 +66,7 @@ def test_only_what_is_allowed_is_drawn_whatever_else_is_wanted(
 
 
 @given(LOGITS, ALLOWED, st.integers(0, 99))
+@settings(max_examples=40)
 def test_the_same_token_comes_where_the_mask_allows_the_one_that_is_greedy_or_all(
     logits: list[float], allowed: set[int], seed: int
 ) -> None:

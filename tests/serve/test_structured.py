@@ -26,7 +26,8 @@ ASK: Any = [{"role": "user", "content": "Write json of a person."}]
 
 def ask(client: openai.OpenAI, thinking: str = "disabled", **given: Any) -> ChatCompletion:
     more = {"thinking": {"type": thinking}} | given.pop("extra_body", {})
-    answer = client.chat.completions.create(model="any", messages=ASK, max_tokens=400, extra_body=more, **given)
+    given = {"messages": ASK, "max_tokens": 400} | given
+    answer = client.chat.completions.create(model="any", extra_body=more, **given)
     assert isinstance(answer, ChatCompletion)
     return answer
 
@@ -54,9 +55,10 @@ def test_an_object_is_an_object_and_a_pattern_is_kept(client: openai.OpenAI) -> 
 
 
 def test_the_same_is_said_where_it_fits_anyway(client: openai.OpenAI) -> None:
-    free = ask(client, temperature=0).choices[0].message.content or ""
+    messages: Any = [{"role": "user", "content": "What is the capital of France?"}]
+    free = ask(client, temperature=0, messages=messages).choices[0].message.content or ""
     pattern: Any = {"response_format": {"type": "regex", "regex": r"(?s:.*)"}}
-    assert ask(client, temperature=0, extra_body=pattern).choices[0].message.content == free
+    assert ask(client, temperature=0, messages=messages, extra_body=pattern).choices[0].message.content == free
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,10 @@ def tools() -> st.SearchStrategy[dict[str, Any]]:
 
     names = st.sampled_from(["city", "unit", "größe", "when"])
     return st.builds(
-        build, st.dictionaries(names, st.sampled_from(VALUES), max_size=3), st.lists(names, max_size=3), st.booleans()
+        build,
+        st.dictionaries(names, st.sampled_from(VALUES), max_size=3),
+        st.lists(names, max_size=3, unique=True),
+        st.booleans(),
     )
 
 

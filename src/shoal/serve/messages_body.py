@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from shoal.engine.sampling_options import SamplingOptions
 from shoal.serve.adapted import Wanted, check_counts, conversion_options, conversion_problem, make_turn
+from shoal.serve.body import checked
 from shoal.serve.errors import ApiError
 from shoal.serve.sampling import SamplingFields
 from shoal.serve.served import Served
@@ -138,20 +139,12 @@ def _thinking(body: CountBody, config: Mapping[str, Any]) -> Thinking:
     budget = (body.thinking or {}).get("budget_tokens")
     if given.effort is not None or not given.is_on or not isinstance(budget, int):
         return given
-    fitting: list[Effort] = [name for most, name in _BUDGETS if budget < most]
-    return Thinking(True, fitting[0] if fitting else "max")
+    return Thinking(True, next((name for most, name in _BUDGETS if budget < most), "max"))
 
 
 def _sampling(body: CountBody) -> SamplingOptions:
     if not isinstance(body, MessagesBody):
         return SamplingFields.model_validate({"seed": 0}).options(1)
-    fields = SamplingFields.model_validate(
-        {
-            "temperature": body.temperature,
-            "top_p": body.top_p,
-            "top_k": body.top_k,
-            "seed": body.seed,
-            "stop": body.stop_sequences,
-        }
-    )
-    return fields.options(body.max_tokens)
+    given = {name: getattr(body, name) for name in ("temperature", "top_p", "top_k", "seed")}
+    given["stop"] = body.stop_sequences
+    return checked(SamplingFields, given).options(body.max_tokens)
