@@ -96,6 +96,7 @@ def command(
         places |= {"prefetch": not no_prefetch, "max_running": 1}
         kept = 0 if prefix_memory == "0" else size(prefix_memory)
         places |= {"prefix_memory": kept, "prefix_directory": cache_dir, "prefix_disk": size(cache_disk)}
+        places |= {"max_running": 1}
         replies = _local(checkpoint, places, threads, prefill_chunk, quiet)
     session = Session(replies, screen, settings, system=system, seed=seed, goes_on=isinstance(lines, EditedLines))
     if messages is not None:
