@@ -162,7 +162,8 @@ class Assembled:
     def places(self) -> Iterator[str]:
         """Where each class of bytes lives and how much of it, for a person."""
         yield from self.budget.lines()
-        yield f"  {self.prefix_line}"
+        if self.prefix is not None:
+            yield f"  {self.prefix_line}"
         yield f"  {self.expert_store.line()}"
         if self.config.has_engram:
             rows = "all of them in memory" if self.engram_store is None else self.engram_store.line()
