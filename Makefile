@@ -12,14 +12,14 @@ run: $(VENV)/ready
 	$(BIN)/shoal generate --chat --prompt "What is the capital of Japan?"
 
 test: $(VENV)/ready
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 check: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 2 -q
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 	$(BIN)/python -m pytest -q tests/native/check_sanitizers.py tests/native/check_valgrind.py
 
 # The table of kernels; `make bench PEERS=DIRECTORY` compares with llama.cpp, built there first where it is not yet.
