@@ -25,6 +25,8 @@ def arguments(command: str, folder: Path) -> tuple[list[str], bytes]:
     words = [str(folder / word) if word.endswith((".txt", ".safetensors")) else word for word in words]
     if words[0] == "generate":
         words += ["--max-new-tokens", "2"]
+    if words[0] == "eval":
+        words[words.index("--limit") + 1] = "2"
     return words, (folder / source).read_bytes() if source else b""
 
 

@@ -52,9 +52,9 @@ def intact(ask: Ask, sampled: Sampled) -> EvalResult:
             sampled("facts", 60, "seen"),
             sampled("facts", 40, "held-out"),
             sampled("arithmetic", 40, "held-out"),
-            sampled("chat", 24),
+            sampled("chat", 12),
             sampled("tools", 20, "call"),
-            sampled("json", 20, "valid"),
-            sampled("text", 24),
+            sampled("json", 12, "valid"),
+            sampled("text", 12),
         ]
     )
