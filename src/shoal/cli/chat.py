@@ -18,7 +18,7 @@ from shoal.cli.chat_session import Session
 from shoal.cli.chat_settings import ChatSettings, parse_effort
 from shoal.cli.error_output import print_error
 from shoal.cli.json_output import check_writable
-from shoal.cli.loading import load_model, size
+from shoal.cli.loading import expert_places, load_model, memory_places, prefix_places
 from shoal.cli.more_shards import Also
 from shoal.cli.serve_options import CacheDir, CacheDisk, PrefixMemory
 from shoal.errors import OptionError, ShoalError
@@ -90,12 +90,13 @@ def command(
             raise typer.BadParameter("`--url` asks a server, expected no CHECKPOINT with it")
         replies: Replies = _remote(url, api_key or os.environ.get(KEY_VARIABLE), model)
     else:
-        places: Places = {"memory": size(memory), "kv_memory": size(kv_memory), "also": also or ()}
-        places |= {"engram_memory": size(engram_memory), "resident_engram": resident_engram}
-        places |= {"expert_memory": size(expert_memory), "expert_profile": expert_profile}
-        places |= {"prefetch": not no_prefetch, "max_running": 1}
-        kept = 0 if prefix_memory == "0" else size(prefix_memory)
-        places |= {"prefix_memory": kept, "prefix_directory": cache_dir, "prefix_disk": size(cache_disk)}
+        places = memory_places(
+            memory=memory, kv_memory=kv_memory, engram_memory=engram_memory, resident_engram=resident_engram
+        )
+        places |= expert_places(
+            also=also, expert_memory=expert_memory, expert_profile=expert_profile, no_prefetch=no_prefetch
+        )
+        places |= prefix_places(prefix_memory, cache_dir, cache_disk)
         places |= {"max_running": 1}
         replies = _local(checkpoint, places, threads, prefill_chunk, quiet)
     session = Session(replies, screen, settings, system=system, seed=seed, goes_on=isinstance(lines, EditedLines))

@@ -12,7 +12,7 @@ import typer
 
 from shoal.cli import generate_options as given
 from shoal.cli.json_output import check_writable, write_json
-from shoal.cli.loading import load_model, say, size
+from shoal.cli.loading import expert_places, load_model, memory_places, say
 from shoal.cli.more_shards import Also
 from shoal.cli.prompt_source import STDIN, PromptSource
 from shoal.cli.ticker import Ticker
@@ -20,7 +20,7 @@ from shoal.cli.token_meter import TokenMeter
 from shoal.errors import OptionError
 
 if TYPE_CHECKING:
-    from shoal.api import Places, Prompt, Sampling, Shoal
+    from shoal.api import Prompt, Sampling, Shoal
     from shoal.engine.answer import Answer, Completion
 
 INTERRUPTED = 130
@@ -65,11 +65,13 @@ def command(
     sampling |= {"repetition_penalty": repetition_penalty, "stop": tuple(stop or ())}
     _check_sampling(sampling)
     _check_writable(stats, expert_profile, record_routing)
-    places: Places = {"memory": size(memory), "kv_memory": size(kv_memory), "also": also or ()}
-    places |= {"engram_memory": size(engram_memory), "resident_engram": resident_engram}
-    places |= {"expert_memory": size(expert_memory), "expert_profile": expert_profile}
-    places |= {"record_routing": record_routing, "prefetch": not no_prefetch}
-    places |= {"max_running": 1}
+    places = memory_places(
+        memory=memory, kv_memory=kv_memory, engram_memory=engram_memory, resident_engram=resident_engram
+    )
+    places |= expert_places(
+        also=also, expert_memory=expert_memory, expert_profile=expert_profile, no_prefetch=no_prefetch
+    )
+    places |= {"record_routing": record_routing, "max_running": 1}
     text = source.read()
     messages: Prompt = [{"role": "user", "content": text}] if chat else text
     with load_model(directory, places, threads, prefill_chunk, quiet) as model:

@@ -66,6 +66,28 @@ def load_model(
     return model
 
 
+def memory_places(
+    *, memory: str | None, kv_memory: str | None, engram_memory: str | None, resident_engram: bool
+) -> "Places":
+    """What every command that loads a model is told of memory for everything, and of what is no expert."""
+    places: Places = {"memory": size(memory), "kv_memory": size(kv_memory)}
+    return places | {"engram_memory": size(engram_memory), "resident_engram": resident_engram}
+
+
+def expert_places(
+    *, also: list[Path] | None, expert_memory: str | None, expert_profile: Path | None, no_prefetch: bool
+) -> "Places":
+    """What it is told of shards and experts."""
+    places: Places = {"also": also or (), "prefetch": not no_prefetch}
+    return places | {"expert_memory": size(expert_memory), "expert_profile": expert_profile}
+
+
+def prefix_places(memory: str | None, directory: Path | None, disk: str | None) -> "Places":
+    """What is told of kept prefixes; `0` of memory keeps none."""
+    kept = 0 if memory == "0" else size(memory)
+    return {"prefix_memory": kept, "prefix_directory": directory, "prefix_disk": size(disk)}
+
+
 def size(text: str | None) -> int | None:
     """The bytes of an option like 24GiB; a usage error where it is none."""
     try:

@@ -12,7 +12,7 @@ import typer
 
 from shoal.cli import generate_options as given
 from shoal.cli import serve_options as serving
-from shoal.cli.loading import load_model, say, size
+from shoal.cli.loading import expert_places, load_model, memory_places, prefix_places, say, size
 from shoal.cli.more_shards import Also
 from shoal.errors import OptionError
 
@@ -56,13 +56,14 @@ def command(
     quiet: serving.Quiet = False,
 ) -> None:
     """Answer over HTTP as OpenAI and Anthropic do, until Ctrl-C."""
-    places: Places = {"memory": size(memory), "kv_memory": size(kv_memory), "also": also or ()}
-    places |= {"engram_memory": size(engram_memory), "resident_engram": resident_engram}
-    places |= {"expert_memory": size(expert_memory), "expert_profile": expert_profile}
-    places |= {"record_routing": record_routing, "prefetch": not no_prefetch}
-    places |= {"max_running": max_running, "max_waiting": queue}
-    kept = 0 if prefix_memory == "0" else size(prefix_memory)
-    places |= {"prefix_memory": kept, "prefix_directory": cache_dir, "prefix_disk": size(cache_disk)}
+    places = memory_places(
+        memory=memory, kv_memory=kv_memory, engram_memory=engram_memory, resident_engram=resident_engram
+    )
+    places |= expert_places(
+        also=also, expert_memory=expert_memory, expert_profile=expert_profile, no_prefetch=no_prefetch
+    )
+    places |= prefix_places(prefix_memory, cache_dir, cache_disk)
+    places |= {"record_routing": record_routing, "max_running": max_running, "max_waiting": queue}
     body_nbytes = size(max_body)
     assert body_nbytes is not None
     keys = _keys(api_key, api_key_file)
