@@ -12,7 +12,8 @@ from shoal.errors import FileChangedError
 from shoal.ops.mixture import ExpertWeights
 from shoal.ops.weights import Float4Weight
 from shoal.weights.cached_experts import CachedExperts
-from shoal.weights.stored_experts import Key
+from shoal.weights.expert_key import Key
+from threaded_reader import ThreadedReader
 
 LAYERS, EXPERTS = 3, 8
 
@@ -33,6 +34,9 @@ class FakeSource:
 
     def disk(self, key: Key) -> int:
         return 0
+
+    def reader(self, num_threads: int) -> ThreadedReader:
+        return ThreadedReader(self, num_threads)
 
     def read(self, key: Key, room: Tensor) -> ExpertWeights:
         self.reads.append(key)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from torch import Tensor
 
+from fake_experts import FakeSource
 from miniature import MINI
 from shoal.bench import expert_read
 from shoal.bench.expert_read import EXPERTS_A_ROUND, ROUNDS, ExpertReads, expert_result
@@ -19,7 +19,8 @@ from shoal.config.layouts import load_config
 from shoal.errors import FileChangedError
 from shoal.plan.disk_probe import DiskProbe
 from shoal.plan.stored import count_stored
-from shoal.weights.stored_experts import Key, StoredExperts
+from shoal.weights.expert_key import Key
+from shoal.weights.stored_experts import StoredExperts
 from watchdog import within
 
 CONFIG = load_config(MINI)
@@ -56,8 +57,8 @@ def test_an_expert_s_seconds_bytes_and_processor_time_are_a_row(checkpoint: Chec
 def test_no_expert_is_read_twice_before_all_others_were(checkpoint: Checkpoint, probe: DiskProbe) -> None:
     read = list[Key]()
     source = StoredExperts(checkpoint, CONFIG, PLANS)
-    really = source.read
-    source.read = lambda key, room: (read.append(key), really(key, room))[1]  # type: ignore[method-assign]
+    really = source.look_at
+    source.look_at = lambda key, room: (read.append(key), really(key, room))[1]  # type: ignore[method-assign]
     keys = source.keys[: 2 * EXPERTS_A_ROUND]
     with ExpertReads(source, keys, num_threads=1) as reads:
         for _ in range(2):
@@ -66,26 +67,10 @@ def test_no_expert_is_read_twice_before_all_others_were(checkpoint: Checkpoint, 
     assert len({layer for layer, _ in read[:EXPERTS_A_ROUND]}) > 1
 
 
-class Failing:
-    """Every read fails."""
-
-    slot_nbytes, keys = 4096, [(0, expert) for expert in range(8)]
-
-    def nbytes(self, key: Key) -> int:
-        return 4096
-
-    def disk(self, key: Key) -> int:
-        return 0
-
-    def read(self, key: Key, room: Tensor) -> None:
-        raise FileChangedError(f"{key} became unreadable")
-
-    def close(self) -> None:
-        pass
-
-
 def test_a_read_that_fails_is_the_problem_of_the_round(probe: DiskProbe) -> None:
-    with ExpertReads(Failing(), Failing.keys) as reads, pytest.raises(FileChangedError, match="became unreadable"):
+    source = FakeSource()
+    source.failing.update(source.keys)
+    with ExpertReads(source, source.keys) as reads, pytest.raises(FileChangedError, match="became unreadable"):
         within(lambda: reads.round(probe), 60)
 
 

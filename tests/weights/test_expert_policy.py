@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.weights.expert_key import Key
 from shoal.weights.expert_policy import POLICIES, DecayedFrequency, ExpertPolicy, LeastRecentlyUsed
-from shoal.weights.stored_experts import Key
 
 
 def visits(policy: ExpertPolicy, *steps: Sequence[int]) -> None:

@@ -7,9 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from shoal.weights.expert_key import Key
 from shoal.weights.expert_policy import HALF_LIFE, POLICIES, LeastRecentlyUsed
 from shoal.weights.expert_slots import ExpertSlots, replay
-from shoal.weights.stored_experts import Key
 
 EXPERTS = [(layer_id, expert_id) for layer_id in range(2) for expert_id in range(6)]
 SOME = st.sets(st.sampled_from(EXPERTS), max_size=5)

@@ -16,12 +16,13 @@ from shoal.model.backbone import Backbone
 from shoal.model.batch import Batch
 from shoal.model.cache import SequenceCache
 from shoal.model.moe import Experts
-from shoal.ops.mixture import ExpertWeights
 from shoal.ops.native import Native
 from shoal.weights.cached_experts import CachedExperts
+from shoal.weights.expert_key import Key
+from shoal.weights.expert_reader import ExpertReader
 from shoal.weights.experts import MappedExperts
 from shoal.weights.load import load_backbone
-from shoal.weights.stored_experts import Key, StoredExperts
+from shoal.weights.stored_experts import StoredExperts
 
 Plans = tuple[LayerPlan, ...]
 Make = Callable[..., CachedExperts]
@@ -29,17 +30,19 @@ CHUNKS = [[0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [16], [17, 18], [19], [20]
 
 
 class Unruly(StoredExperts):
-    """Reads take a random while, so that experts arrive in any order; of those in `failing` the first read fails."""
+    """Experts arrive in any order and some late; of those in `failing` the first read fails."""
 
     failing, slowest = frozenset[Key](), 0.001
 
-    def read(self, key: Key, room: Tensor) -> ExpertWeights:
+    def reader(self, num_threads: int) -> ExpertReader:
+        return ExpertReader(self, num_threads, shuffle=random.randrange(1, 1000))
+
+    def look_at(self, key: Key, room: Tensor) -> None:
         time.sleep(random.random() * self.slowest)
-        weights = super().read(key, room)
+        super().look_at(key, room)
         if key in self.failing:
             self.failing -= {key}
             raise FileChangedError(f"{key} became unreadable")
-        return weights
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,10 @@ from shoal.config.schema import ModelConfig
 from shoal.plan.disk_probe import DiskProbe
 from shoal.weights.arena import Arena
 from shoal.weights.cached_experts import READER_THREADS
-from shoal.weights.expert_reader import ExpertReader
-from shoal.weights.read_queue import ReadJob
-from shoal.weights.stored_experts import ExpertSource, Key, StoredExperts
+from shoal.weights.expert_key import Key
+from shoal.weights.expert_source import ExpertSource
+from shoal.weights.read_job import ReadJob
+from shoal.weights.stored_experts import StoredExperts
 
 NAME = "expert_read"
 ROUNDS, EXPERTS_A_ROUND, PROBE_SECONDS = 11, 24, 0.3
@@ -32,7 +33,7 @@ class ExpertReads:
         self.source, self.count = source, min(EXPERTS_A_ROUND, len(keys))
         self.arena = Arena(source.slot_nbytes, self.count)
         self._deck = Deck(keys)
-        self._reader = ExpertReader(source, num_threads)
+        self._reader = source.reader(num_threads)
 
     def __enter__(self) -> Self:
         return self

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from shoal.checkpoint.json_object import quoted
-from shoal.checkpoint.shard_file import ShardFile
+from shoal.checkpoint.shard_file import FileIdentity, ShardFile
 from shoal.errors import FileChangedError
 
 ALIGNMENT = 4096
@@ -57,8 +57,45 @@ class DirectFile:
             os.close(self._fds.pop())
 
     @property
-    def _fd(self) -> int:
+    def fd(self) -> int:
+        """The descriptor to read with, until `close`; another one after `turn_to_page_cache`."""
         return self._fds[-1]
+
+    @property
+    def identity(self) -> FileIdentity:
+        """What must stay equal for the bytes at `path` to be those of the file that was opened first."""
+        return self._shard.identity
+
+    def check(self) -> None:
+        """Raises FileChangedError unless the path still names the file that was opened first, unchanged."""
+        self._shard.check()
+
+    def turn_to_page_cache(self, reason: str | None) -> bool:
+        """After O_DIRECT was refused for `reason`: from now on through the page cache. False where it is already."""
+        with self._turning:
+            if not self.is_direct:
+                return False
+            # The first descriptor stays open: another thread may be reading with it.
+            self._open()
+            self._give_up_direct(reason)
+            return True
+
+    def forget(self, offset: int, nbytes: int) -> None:
+        """What was read through the page cache need not stay in it; of other files nothing is there."""
+        if not self.is_direct and not self._is_kept and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.fd, offset, nbytes, os.POSIX_FADV_DONTNEED)
+
+    def problem(self, start: int, wanted: int, filled: int, error: int) -> FileChangedError:
+        """Why of `wanted` bytes from `start` on only `filled` came: the system's `error`, or 0 where the file ended.
+
+        Raises instead what `check` raises: it says more.
+        """
+        self.check()
+        if error:
+            found = f"became unreadable at byte {start + filled:,}: {os.strerror(error)}"
+        else:
+            found = f"was shortened: at byte {start:,} found {filled:,} bytes, expected {wanted:,}"
+        return FileChangedError(f"{quoted(self.path)} {found}", hint=_RESTART)
 
     def read(self, view: memoryview, start: int, wanted: int, progress: ReadProgress | None = None) -> None:
         """Fills at least the first `wanted` bytes of `view` from byte `start`. All three of whole pages but `wanted`.
@@ -67,7 +104,7 @@ class DirectFile:
         when the file ends before, cannot be read, or changed by the end of the read.
         """
         assert start % ALIGNMENT == 0 and len(view) % ALIGNMENT == 0 and wanted <= len(view), (start, len(view), wanted)
-        self._shard.check()
+        self.check()
         piece = LARGEST_PIECE_NBYTES if progress is None else PIECE_NBYTES
         filled = 0
         while filled < wanted:
@@ -75,26 +112,23 @@ class DirectFile:
             # A short read need not end at a page, where the next one has to begin.
             step = got if not self.is_direct else page_start(got)
             if step == 0 and filled + got < wanted:
-                found = f"at byte {start:,} found {filled + got:,} bytes, expected {wanted:,}"
-                raise FileChangedError(f"{quoted(self.path)} was shortened: {found}", hint=_RESTART)
+                raise self.problem(start, wanted, filled + got, 0)
             now = wanted if filled + got >= wanted else filled + step
             if progress is not None:
                 progress(now - filled)
             filled = now
-        self._shard.check()
+        self.check()
 
     def _read_piece(self, view: memoryview, offset: int) -> int:
         direct = self.is_direct
         try:
-            got = os.preadv(self._fd, [view], offset)
+            got = os.preadv(self.fd, [view], offset)
         except OSError as problem:
             if direct and problem.errno == errno.EINVAL:
-                self._turn_to_page_cache(problem)
+                self.turn_to_page_cache(problem.strerror)
                 return self._read_piece(view, offset)
-            found = f"became unreadable at byte {offset:,}: {problem.strerror}"
-            raise FileChangedError(f"{quoted(self.path)} {found}", hint=_RESTART) from problem
-        if not direct and not self._is_kept and hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._fd, offset, len(view), os.POSIX_FADV_DONTNEED)
+            raise self.problem(offset, len(view), 0, problem.errno or errno.EIO) from problem
+        self.forget(offset, len(view))
         return got
 
     def _open_direct(self) -> None:
@@ -117,13 +151,6 @@ class DirectFile:
 
     def _cannot_open(self, problem: OSError) -> FileChangedError:
         return FileChangedError(f"{quoted(self.path)} cannot be opened: {problem.strerror}", hint=_RESTART)
-
-    def _turn_to_page_cache(self, problem: OSError) -> None:
-        with self._turning:
-            if self.is_direct:
-                # The first descriptor stays open: another thread may be reading with it.
-                self._open()
-                self._give_up_direct(problem.strerror)
 
     def _give_up_direct(self, reason: str | None) -> None:
         self.is_direct = False

@@ -27,18 +27,19 @@ class DirectShards:
     def read(self, extent: Extent, room: memoryview, progress: ReadProgress | None = None) -> None:
         """Fills the extent's place in `room`, which begins at a page. As of `DirectFile.read`."""
         into = room[extent.place : extent.place + extent.nbytes]
-        self._file(extent).read(into, extent.start, extent.wanted, progress)
+        self.file(extent).read(into, extent.start, extent.wanted, progress)
 
-    def close(self) -> None:
-        """Closes what was opened; no read may be under way."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
-
-    def _file(self, extent: Extent) -> DirectFile:
+    def file(self, extent: Extent) -> DirectFile:
+        """The shard of an extent, opened when it is first asked for."""
         with self._opening:
             if extent.path not in self._files:
                 self._files[extent.path] = self.checkpoint.open_direct(
                     extent.names[0], self._say, through_page_cache=self.through_page_cache
                 )
             return self._files[extent.path]
+
+    def close(self) -> None:
+        """Closes what was opened; no read may be under way."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

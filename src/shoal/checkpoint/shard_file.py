@@ -69,6 +69,11 @@ class ShardFile:
             self._bytes = torch.empty(0, dtype=torch.uint8)
 
     @property
+    def identity(self) -> FileIdentity:
+        """What `check` wants of the file at the path."""
+        return self._identity
+
+    @property
     def device(self) -> int:
         """The number of the file system that the shard is on."""
         return self._identity.device

@@ -68,3 +68,4 @@ void bind_elementwise(nb::class_<Kernels>& kernels);
 void bind_stages(nb::class_<Kernels>& kernels);
 void bind_probe(nb::class_<Kernels>& kernels);
 void bind_row_reader(nb::module_& module);
+void bind_page_reader(nb::module_& module);

@@ -60,4 +60,5 @@ NB_MODULE(_native, module) {
     bind_stages(kernels);
     bind_probe(kernels);
     bind_row_reader(module);
+    bind_page_reader(module);
 }

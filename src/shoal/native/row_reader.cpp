@@ -1,7 +1,6 @@
 // Reads of rows: batches are cut into extents of whole blocks, which one thread with a ring, or several, take in turn.
 //
-// See row_reader.h. A short read is continued where it ended; only a read of nothing (or, under O_DIRECT, one that ends
-// inside a block) is the file's end. Measured figures: docs/performance.md.
+// See row_reader.h. Measured figures: docs/performance.md.
 #include "row_reader.h"
 
 #include <errno.h>
@@ -20,14 +19,13 @@
 #include <system_error>
 #include <thread>
 
+#include "read_progress.h"
 #include "ring.h"
 #include "signals_held.h"
 
 namespace {
 
-constexpr size_t kBlock = RowReader::kBlock, kMostNbytes = RowReader::kMostNbytes;
-// How often the system may say "try again" to one read before that is an error.
-constexpr int kMostRetries = 1000;
+constexpr size_t kBlock = kReadBlock, kMostNbytes = RowReader::kMostNbytes;
 
 struct File {
     int fd;
@@ -50,27 +48,6 @@ struct Extent {
 
 uint64_t block_floor(uint64_t offset) { return offset / kBlock * kBlock; }
 uint64_t block_ceil(uint64_t offset) { return block_floor(offset + kBlock - 1); }
-
-// A read that is under way.
-struct Progress {
-    size_t filled = 0;
-    int retries = 0;
-};
-
-enum class Step { finished, again };
-
-// What is to be done after the system answered `result` (bytes, or a negative error number, which goes to `error`).
-Step advance(const Extent& extent, int64_t result, Progress& progress, int& error) {
-    error = 0;
-    if (result < 0) {
-        error = static_cast<int>(-result);
-        if (error != EINTR && error != EAGAIN) return Step::finished;
-        return ++progress.retries > kMostRetries ? Step::finished : Step::again;
-    }
-    progress.filled += static_cast<size_t>(result);
-    const bool ended = result == 0 || (extent.file.direct && progress.filled % kBlock != 0);
-    return ended || progress.filled >= extent.needed ? Step::finished : Step::again;
-}
 
 struct FreeMemory {
     void operator()(uint8_t* memory) const { free(memory); }
@@ -236,14 +213,14 @@ void serve_with_pread(Queue& queue) {
     const Buffer buffer = aligned_buffer(kMostNbytes);
     for (Job job; queue.take(job, true);) {
         const Extent& extent = *job.extent;
-        Progress progress;
+        ReadProgress progress;
         int error = 0;
         int64_t result;
         do {
             result = pread(extent.file.fd, buffer.get() + progress.filled, extent.nbytes - progress.filled,
                            static_cast<off_t>(extent.start + progress.filled));
             if (result < 0) result = -errno;
-        } while (advance(extent, result, progress, error) == Step::again);
+        } while (advance(extent.needed, extent.file.direct, result, progress, error) == Step::again);
         job.finish(buffer.get(), progress.filled, error);
     }
 }
@@ -251,7 +228,7 @@ void serve_with_pread(Queue& queue) {
 // A place in the ring, with the read that is under way in it.
 struct Slot {
     Job job;
-    Progress progress;
+    ReadProgress progress;
 };
 
 // The reads of one ring. Where the ring itself fails, what it began is never touched again: the system may write to it.
@@ -296,7 +273,8 @@ class RingWorker {
     void answer(uint32_t slot, int32_t result) {
         Slot& s = slots_[slot];
         int error = 0;
-        if (advance(*s.job.extent, result, s.progress, error) == Step::again) return read_on(slot);
+        const Extent& extent = *s.job.extent;
+        if (advance(extent.needed, extent.file.direct, result, s.progress, error) == Step::again) return read_on(slot);
         s.job.finish(memory_of(slot), s.progress.filled, error);
         free_.push_back(slot);
     }

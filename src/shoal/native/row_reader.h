@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "read_progress.h"
+
 // `nbytes` from byte `start` of a file that the reader knows by number.
 struct RowSpan {
     uint32_t file, nbytes;
@@ -60,9 +62,9 @@ struct RowReaderOptions {
 
 class RowReader {
    public:
-    static constexpr size_t kBlock = 4096, kMostNbytes = 16384;
+    static constexpr size_t kMostNbytes = 16384;
     // A span may start anywhere in its first block.
-    static constexpr size_t kMostSpanNbytes = kMostNbytes - kBlock;
+    static constexpr size_t kMostSpanNbytes = kMostNbytes - kReadBlock;
 
     explicit RowReader(const RowReaderOptions& options);
     // Waits for the reads that the system has begun; batches that are not through then fail with ECANCELED.

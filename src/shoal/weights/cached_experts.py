@@ -8,14 +8,14 @@ from shoal.errors import OptionError
 from shoal.ops.mixture import ExpertWeights
 from shoal.plan.size import gib
 from shoal.weights.arena import Arena
+from shoal.weights.expert_key import Key
 from shoal.weights.expert_policy import DecayedFrequency, ExpertPolicy
-from shoal.weights.expert_reader import ExpertReader
 from shoal.weights.expert_slots import ExpertSlots
+from shoal.weights.expert_source import ExpertSource
 from shoal.weights.expert_statistics import ExpertStatistics
 from shoal.weights.memory_watch import MemoryWatch
 from shoal.weights.prefetch_gauge import PrefetchGauge
-from shoal.weights.read_queue import ReadJob, Urgency
-from shoal.weights.stored_experts import ExpertSource, Key
+from shoal.weights.read_job import ReadJob, Urgency
 
 READER_THREADS = 2
 MOST_AHEAD = 12
@@ -36,7 +36,7 @@ def slots_within(source: ExpertSource, nbytes: int) -> int:
 
 
 class CachedExperts:
-    """An `Experts` of `num_slots` slots before a source. For one caller at a time; its own threads read.
+    """An `Experts` of `num_slots` slots before a source. For one caller at a time; others read.
 
     Experts asked for and missing are read at once, into slots whose experts are not asked for; the others wait for
     the slots of those already given out. `pinned` experts, fewer than the slots, stay once they are there. With
@@ -69,11 +69,11 @@ class CachedExperts:
         self._demand: tuple[int, tuple[int, ...]] | None = None
         self._waiting, self._expected = list[Key](), list[Key]()
         self._is_closed = False
-        self._reader = ExpertReader(source, num_threads)
+        self._reader = source.reader(num_threads)
         weakref.finalize(self, self._reader.stop)
 
     def close(self) -> None:
-        """Ends the threads and closes the source; ValueError for what is asked after that."""
+        """Ends the reads and closes the source; ValueError for what is asked after that."""
         self._is_closed = True
         self._reader.close()
         self.source.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Protocol, runtime_checkable
 
-from shoal.weights.stored_experts import Key
+from shoal.weights.expert_key import Key
 
 HALF_LIFE = 64
 """Steps of a layer after which a visit counts half."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from shoal.errors import OptionError
-from shoal.weights.stored_experts import Key
+from shoal.weights.expert_key import Key
 from shoal.weights.whole_file import write_whole
 
 KIND = "shoal expert profile 1"

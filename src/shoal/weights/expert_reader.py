@@ -1,78 +1,189 @@
-"""Threads that read experts while the model computes, some for each disk. What is waited for is read first."""
+"""Experts read from shards while the model computes, by native threads that need no GIL. The most urgent come first."""
 
-import threading
+import errno
+import os
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
-from shoal.weights.read_queue import DoneReads, ReadJob, ReadQueue
-from shoal.weights.stored_experts import ExpertSource
+from torch import Tensor
+
+import shoal._native as native
+from shoal.checkpoint.direct_file import ALIGNMENT, DirectFile
+from shoal.checkpoint.extents import Extent
+from shoal.ops.mixture import ExpertWeights
+from shoal.weights.expert_key import Key
+from shoal.weights.read_job import ReadJob, Urgency
+
+PIECE_NBYTES = 8 << 20
+"""Of one read to the disk: an expert of the release is four, which come side by side."""
+PIECES_A_THREAD = 4
+"""Where a ring takes reads, as many for each thread that there would be without."""
+# Between two looks at what else the process is told, as an interrupt.
+WAIT_SECONDS = 0.1
+
+
+@runtime_checkable
+class ShardedExperts(Protocol):
+    """Experts that lie in shards."""
+
+    @property
+    def keys(self) -> Sequence[Key]: ...
+
+    def disk(self, key: Key) -> int:
+        """A number of the disk that most of an expert is on: those of different disks do not wait for each other."""
+        ...
+
+    def extents(self, key: Key) -> Sequence[Extent]:
+        """The reads that bring an expert."""
+        ...
+
+    def file(self, extent: Extent) -> DirectFile:
+        """What an extent is read from. Raises FileChangedError."""
+        ...
+
+    def weights(self, key: Key, room: Tensor) -> ExpertWeights:
+        """Where an expert lies in `room` once it has been read into it."""
+        ...
+
+    def look_at(self, key: Key, room: Tensor) -> None:
+        """Of an expert that was read into `room`. Raises TensorError where a scale is NaN."""
+        ...
 
 
 class ExpertReader:
-    """`num_threads` threads a disk that fill rooms from a source, by urgency and then in the order of submission.
+    """Fills rooms from the shards of a source, by urgency and then in the order of submission. For one caller.
 
-    A disk has a queue and threads of its own, so that each is busy whatever the others do. A job that fails is done
-    too: whoever waits for it is told why.
+    A disk has a queue of its own, so that each is busy whatever the others do. Of a job several pieces are under way
+    at once, so that the first one has all of the disk. A job that fails is done too: whoever waits for it is told why.
     """
 
-    def __init__(self, source: ExpertSource, num_threads: int) -> None:
+    def __init__(self, source: ShardedExperts, num_threads: int, *, uring: bool = True, shuffle: int = 0) -> None:
+        """`num_threads` a disk where the system has no io_uring; `shuffle`, not 0, is the seed of another order."""
         assert num_threads > 0, num_threads
-        self._source, self._done = source, DoneReads()
-        self._queues = {disk: ReadQueue(self._done) for disk in sorted({source.disk(key) for key in source.keys})}
-        self._threads = [
-            # Daemons: a program that ends does not wait for the disk.
-            threading.Thread(target=_read_all, args=(queue, source), name=f"expert-reader-{disk}-{i}", daemon=True)
-            for disk, queue in self._queues.items()
-            for i in range(num_threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._source = source
+        self._disks = {disk: place for place, disk in enumerate(sorted({source.disk(key) for key in source.keys}))}
+        depth = PIECES_A_THREAD * num_threads
+        self._native = native.PageReader(len(self._disks), depth, num_threads, PIECE_NBYTES, uring, shuffle)
+        self._files, self._is_direct = dict[tuple[Path, int], int](), True
+        # Made while the disk works: what is done after a sleep takes several times as long.
+        self._weights = dict[int, ExpertWeights]()
+        self._jobs = dict[int, ReadJob]()
+        self._numbers = dict[ReadJob, int]()
+        self._failed = list[ReadJob]()
+        self._is_stopped = False
+        # Before the rooms of its jobs go: they are written to until then.
+        weakref.finalize(self, self._native.close)
+
+    @property
+    def kind(self) -> str:
+        """`io_uring` or `threads`."""
+        return self._native.kind
 
     @property
     def is_idle(self) -> bool:
         """Whether all that was submitted has been read or taken back."""
-        return all(queue.is_idle for queue in self._queues.values())
+        return self._native.is_idle
 
     def submit(self, job: ReadJob) -> None:
-        """Returns at once. ValueError after `close`."""
-        self._queue_of(job).put(job)
+        """Returns at once. ValueError after `stop`."""
+        if self._is_stopped:
+            raise ValueError("the expert store is closed")
+        address = job.room.data_ptr()
+        assert address % ALIGNMENT == 0, address
+        try:
+            reads = [
+                (self._file(extent), extent.start, extent.nbytes, extent.wanted, address + extent.place)
+                for extent in self._source.extents(job.key)
+            ]
+        # Whatever it is, the one who waits must hear of it.
+        except Exception as problem:
+            job.problem = problem
+            self._failed.append(job)
+            return
+        number = self._native.submit(self._disks[self._source.disk(job.key)], job.urgency, reads)
+        self._jobs[number], self._numbers[job] = job, number
+        self._weights[number] = self._source.weights(job.key, job.room)
 
     def hurry(self, job: ReadJob) -> None:
         """The job is a demand from now on."""
-        self._queue_of(job).hurry(job)
+        job.urgency = Urgency.DEMAND
+        if job in self._numbers:
+            self._native.hurry(self._numbers[job])
 
     def withdraw(self, job: ReadJob) -> bool:
         """Takes the job back; not when it has begun."""
-        return self._queue_of(job).withdraw(job)
+        number = self._numbers.get(job)
+        if number is None or not self._native.withdraw(number):
+            return False
+        self._take(number)
+        return True
 
     def withdraw_last(self) -> ReadJob | None:
         """Takes back the last job that is no demand and has not begun, of a disk that has one."""
-        return next((job for queue in self._queues.values() if (job := queue.withdraw_last()) is not None), None)
+        number = self._native.withdraw_last()
+        return self._take(number) if number else None
 
     def done(self, *, wait: bool = False) -> list[ReadJob]:
         """The jobs done since the last call. With `wait`, which takes one that is under way, at least one."""
-        return self._done.take(wait)
+        done, self._failed = self._failed, []
+        while True:
+            must_wait = wait and not done
+            self._collect(done, self._native.take(WAIT_SECONDS if must_wait else 0.0))
+            if done or not must_wait:
+                return done
 
     def stop(self) -> None:
-        """Tells the threads to end after the read they are at, and fails what has not begun."""
-        for queue in self._queues.values():
-            queue.close()
+        """Ends after what is under way, and fails what has not begun."""
+        self._is_stopped = True
+        self._native.stop()
 
     def close(self) -> None:
-        """Returns when the threads have ended: no room is written to after that."""
-        self.stop()
-        for thread in self._threads:
-            thread.join()
+        """Returns when nothing is under way: no room is written to after that."""
+        self._is_stopped = True
+        self._native.close()
 
-    def _queue_of(self, job: ReadJob) -> ReadQueue:
-        return self._queues[self._source.disk(job.key)]
+    def _file(self, extent: Extent) -> int:
+        """The native reader's number of the file that an extent is read from."""
+        file = self._source.file(extent)
+        number = self._files.get((file.path, file.fd))
+        if number is None:
+            number = self._native.add_file(file.fd, file.is_direct, os.fsencode(file.path), *file.identity)
+            self._files[file.path, file.fd] = number
+            self._is_direct &= file.is_direct
+        return number
 
+    def _collect(self, done: list[ReadJob], answers: Sequence[tuple[int, bool, int, int, int]]) -> None:
+        for number, has_failed, read, error, filled in answers:
+            weights = self._weights[number]
+            job = self._take(number)
+            try:
+                if has_failed:
+                    self._look_into(self._source.extents(job.key)[read], error, filled)
+                    self.submit(job)
+                    continue
+                if not self._is_direct:
+                    self._forget(job.key)
+                self._source.look_at(job.key, job.room)
+                job.weights = weights
+            except Exception as problem:
+                job.problem = problem
+            done.append(job)
 
-def _read_all(queue: ReadQueue, source: ExpertSource) -> None:
-    while (job := queue.take()) is not None:
-        try:
-            weights, problem = source.read(job.key, job.room), None
-        # Whatever it is, the one who waits must hear of it.
-        except BaseException as caught:
-            weights, problem = None, caught
-        queue.finish(job, weights, problem)
-        # Between jobs a thread keeps no slot.
-        del job, weights, problem
+    def _forget(self, key: Key) -> None:
+        for extent in self._source.extents(key):
+            self._source.file(extent).forget(extent.start, extent.nbytes)
+
+    def _look_into(self, extent: Extent, error: int, filled: int) -> None:
+        """Raises why an extent could not be read; returns where another try may do."""
+        if error == errno.ECANCELED:
+            raise ValueError("the expert store is closed")
+        file = self._source.file(extent)
+        if error != errno.EINVAL or not file.turn_to_page_cache(os.strerror(error)):
+            raise file.problem(extent.start, extent.wanted, filled, error)
+
+    def _take(self, number: int) -> ReadJob:
+        job = self._jobs.pop(number)
+        del self._numbers[job], self._weights[number]
+        return job

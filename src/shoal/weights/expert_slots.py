@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable
 
+from shoal.weights.expert_key import Key
 from shoal.weights.expert_policy import ExpertPolicy
-from shoal.weights.stored_experts import Key
 
 
 class ExpertSlots:

@@ -14,13 +14,14 @@ from shoal.model.moe import Experts
 from shoal.ops.mixture import ExpertWeights
 from shoal.plan.size import gib
 from shoal.weights.cached_experts import READER_THREADS, CachedExperts, slots_within
+from shoal.weights.expert_key import expert_keys
 from shoal.weights.expert_policy import HALF_LIFE, DecayedFrequency
 from shoal.weights.expert_profile import ExpertProfile
 from shoal.weights.expert_statistics import ExpertStatistics
 from shoal.weights.experts import MappedExperts
 from shoal.weights.memory_watch import MemoryWatch
 from shoal.weights.routing_trace import RoutingTrace
-from shoal.weights.stored_experts import StoredExperts, expert_keys
+from shoal.weights.stored_experts import StoredExperts
 
 # Of the slots, for a profile's hottest experts: they stay whatever the text.
 PINNED_SHARE = 0.5

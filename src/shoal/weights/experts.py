@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
 from shoal.ops.mixture import ExpertWeights
+from shoal.weights.expert_key import Key
 from shoal.weights.expert_names import MATRICES, tensor_names
 from shoal.weights.reader import mapped_float4, refuse_nan_scales
-from shoal.weights.stored_experts import Key
 
 
 class MappedExperts:

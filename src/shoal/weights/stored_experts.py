@@ -1,11 +1,11 @@
 """Routed experts as they lie in the shards, read whole into memory of the caller's."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from torch import Tensor
 
-from shoal.checkpoint.direct_file import Notice
+from shoal.checkpoint.direct_file import DirectFile, Notice
 from shoal.checkpoint.direct_shards import DirectShards
 from shoal.checkpoint.extents import Extent, Extents, find_extents
 from shoal.checkpoint.shards import Checkpoint
@@ -14,51 +14,10 @@ from shoal.config.schema import ModelConfig
 from shoal.formats.float8 import E8M0_NAN
 from shoal.ops.mixture import ExpertWeights
 from shoal.ops.weights import Float4Weight
+from shoal.weights.expert_key import Key, expert_keys
 from shoal.weights.expert_names import MATRICES, tensor_names
+from shoal.weights.expert_reader import ExpertReader
 from shoal.weights.reader import refuse_nan_scales
-
-Key = tuple[int, int]
-"""Layer and expert."""
-
-
-def expert_keys(config: ModelConfig, plans: Sequence[LayerPlan]) -> list[Key]:
-    """Every routed expert of the layers."""
-    counts = [(plan, config.num_draft_experts if plan.is_draft else config.n_routed_experts) for plan in plans]
-    return [(plan.layer_id, expert_id) for plan, count in counts for expert_id in range(count)]
-
-
-@runtime_checkable
-class ExpertSource(Protocol):
-    """Where whole experts are read from."""
-
-    @property
-    def slot_nbytes(self) -> int:
-        """Room that every expert fits in, whole pages."""
-        ...
-
-    @property
-    def keys(self) -> Sequence[Key]:
-        """Every expert there is."""
-        ...
-
-    def read(self, key: Key, room: Tensor) -> ExpertWeights:
-        """Fill `room`, uint8 [slot_nbytes] from a page on, and say where the matrices lie in it; from any thread.
-
-        Raises a `ShoalError` when it cannot be read or holds a NaN scale, ValueError after `close`.
-        """
-        ...
-
-    def nbytes(self, key: Key) -> int:
-        """Bytes that `read` takes from the disk."""
-        ...
-
-    def disk(self, key: Key) -> int:
-        """A number of the disk that `read` reads most of: those of different disks do not wait for each other."""
-        ...
-
-    def close(self) -> None:
-        """No read may be under way."""
-        ...
 
 
 class Part(NamedTuple):
@@ -109,6 +68,7 @@ class StoredExperts:
         return self._layouts[key].reads.nbytes
 
     def disk(self, key: Key) -> int:
+        """A number of the disk that most of an expert is on."""
         largest = max(self._layouts[key].reads.extents, key=lambda extent: extent.nbytes)
         return self.checkpoint.device(largest.names[0])
 
@@ -116,27 +76,31 @@ class StoredExperts:
         """The reads that bring an expert."""
         return self._layouts[key].reads.extents
 
-    def read(self, key: Key, room: Tensor) -> ExpertWeights:
-        layout, view = self._layouts[key], room.numpy().data
-        for extent in layout.reads.extents:
-            self._shards.read(extent, view)
-        weights = [Float4Weight(codes.of(room), scales.of(room)) for codes, scales in layout.matrices]
+    def file(self, extent: Extent) -> DirectFile:
+        """What an extent is read from. Raises FileChangedError where it is no longer what it was."""
+        return self._shards.file(extent)
+
+    def reader(self, num_threads: int) -> ExpertReader:
+        return ExpertReader(self, num_threads)
+
+    def weights(self, key: Key, room: Tensor) -> ExpertWeights:
+        """Where an expert lies in `room`, uint8 [slot_nbytes] from a page on, once it has been read into it."""
+        matrices = self._layouts[key].matrices
+        return ExpertWeights(*(Float4Weight(codes.of(room), scales.of(room)) for codes, scales in matrices))
+
+    def look_at(self, key: Key, room: Tensor) -> None:
+        """Of an expert that was read into `room`. Raises TensorError where a scale is NaN."""
         # Once: a shard that is no longer the file it was is refused, and each look brings a megabyte from memory.
-        if key not in self._looked_at:
-            self._look_at(layout, room)
-            self._looked_at.add(key)
-        return ExpertWeights(*weights)
+        if key in self._looked_at:
+            return
+        layout, codes = self._layouts[key], room.numpy()
+        if any(codes[start:end].max(initial=0) == E8M0_NAN for start, end in layout.scale_spans()):
+            for _, scales in layout.matrices:
+                refuse_nan_scales(scales.of(room), scales.name, self.checkpoint.entry(scales.name).path.name)
+        self._looked_at.add(key)
 
     def close(self) -> None:
         self._shards.close()
-
-    def _look_at(self, layout: Layout, room: Tensor) -> None:
-        """Raises TensorError where a scale is NaN."""
-        codes = room.numpy()
-        if all(codes[start:end].max(initial=0) != E8M0_NAN for start, end in layout.scale_spans()):
-            return
-        for _, scales in layout.matrices:
-            refuse_nan_scales(scales.of(room), scales.name, self.checkpoint.entry(scales.name).path.name)
 
     def _find(self, key: Key) -> Layout:
         prefix = f"{self._prefixes[key[0]]}.{key[1]}"

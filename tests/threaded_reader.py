@@ -1,38 +1,27 @@
-"""The expert reads of a disk that wait for their turn, and those of all disks that are done."""
+"""Who reads experts of sources that are no files: threads of Python, by the rules of `shoal.weights.expert_reader`."""
 
 import threading
 from collections import deque
-from dataclasses import dataclass, field
-from enum import IntEnum
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
 from shoal.ops.mixture import ExpertWeights
-from shoal.weights.stored_experts import Key
+from shoal.weights.expert_key import Key
+from shoal.weights.read_job import ReadJob, Urgency
 
 
-class Urgency(IntEnum):
-    """Why an expert is read; what is of the first kind goes first.
+@runtime_checkable
+class SlowSource(Protocol):
+    """Reads an expert when it is told to, and may take its time."""
 
-    One read keeps a disk busy: what nobody waits for would only take from the speed of what somebody does. So a read
-    ahead begins while nothing else is read, and one to warm the store while no demand is. Several reads ahead at once
-    would all be half done when the demands come; one after the other, the likeliest is there.
-    """
+    @property
+    def keys(self) -> Sequence[Key]: ...
 
-    DEMAND = 0
-    AHEAD = 1
-    WARM = 2
+    def read(self, key: Key, room: Tensor) -> ExpertWeights: ...
 
-
-@dataclass(eq=False)
-class ReadJob:
-    """An expert to be read into `room`. Once done it has weights or the problem that prevented them."""
-
-    key: Key
-    room: Tensor
-    urgency: Urgency = Urgency.DEMAND
-    weights: ExpertWeights | None = field(default=None, init=False)
-    problem: BaseException | None = field(default=None, init=False)
+    def disk(self, key: Key) -> int: ...
 
 
 class DoneReads:
@@ -144,3 +133,75 @@ class ReadQueue:
         if ahead:
             return None if self._begun else ahead
         return None if any(job.urgency == Urgency.DEMAND for job in self._begun) else warm
+
+
+class ThreadedReader:
+    """`num_threads` threads a disk that fill rooms from a source, by urgency and then in the order of submission.
+
+    A disk has a queue and threads of its own, so that each is busy whatever the others do. A job that fails is done
+    too: whoever waits for it is told why.
+    """
+
+    def __init__(self, source: SlowSource, num_threads: int) -> None:
+        assert num_threads > 0, num_threads
+        self._source, self._done = source, DoneReads()
+        self._queues = {disk: ReadQueue(self._done) for disk in sorted({source.disk(key) for key in source.keys})}
+        self._threads = [
+            # Daemons: a program that ends does not wait for the disk.
+            threading.Thread(target=_read_all, args=(queue, source), name=f"expert-reader-{disk}-{i}", daemon=True)
+            for disk, queue in self._queues.items()
+            for i in range(num_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was submitted has been read or taken back."""
+        return all(queue.is_idle for queue in self._queues.values())
+
+    def submit(self, job: ReadJob) -> None:
+        """Returns at once. ValueError after `close`."""
+        self._queue_of(job).put(job)
+
+    def hurry(self, job: ReadJob) -> None:
+        """The job is a demand from now on."""
+        self._queue_of(job).hurry(job)
+
+    def withdraw(self, job: ReadJob) -> bool:
+        """Takes the job back; not when it has begun."""
+        return self._queue_of(job).withdraw(job)
+
+    def withdraw_last(self) -> ReadJob | None:
+        """Takes back the last job that is no demand and has not begun, of a disk that has one."""
+        return next((job for queue in self._queues.values() if (job := queue.withdraw_last()) is not None), None)
+
+    def done(self, *, wait: bool = False) -> list[ReadJob]:
+        """The jobs done since the last call. With `wait`, which takes one that is under way, at least one."""
+        return self._done.take(wait)
+
+    def stop(self) -> None:
+        """Tells the threads to end after the read they are at, and fails what has not begun."""
+        for queue in self._queues.values():
+            queue.close()
+
+    def close(self) -> None:
+        """Returns when the threads have ended: no room is written to after that."""
+        self.stop()
+        for thread in self._threads:
+            thread.join()
+
+    def _queue_of(self, job: ReadJob) -> ReadQueue:
+        return self._queues[self._source.disk(job.key)]
+
+
+def _read_all(queue: ReadQueue, source: SlowSource) -> None:
+    while (job := queue.take()) is not None:
+        try:
+            weights, problem = source.read(job.key, job.room), None
+        # Whatever it is, the one who waits must hear of it.
+        except BaseException as caught:
+            weights, problem = None, caught
+        queue.finish(job, weights, problem)
+        # Between jobs a thread keeps no slot.
+        del job, weights, problem
