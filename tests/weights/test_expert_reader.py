@@ -65,7 +65,11 @@ class TwoDisks:
     def file(self, extent: Extent) -> Any:
         return next(file for file in self.files if file.path == extent.path)
 
-    def look_at(self, key: Key, room: Tensor) -> None:
+    def new_scales(self, key: Key) -> list[tuple[int, int]]:
+        return [(10, 20), (self.nbytes - 1, self.nbytes)]
+
+    def accept(self, key: Key, room: Tensor, *, has_nan: bool) -> None:
+        assert not has_nan, "a scale is NaN"
         assert key[0] == 0 or bool((room == 1 + key[1]).all()), key
 
     def weights(self, key: Key, room: Tensor) -> ExpertWeights:
@@ -219,7 +223,7 @@ def test_experts_of_many_pieces_are_whole_whoever_reads_them(
     for key in keys:
         reader.submit(job(key, nbytes=source.nbytes))
     reader._native.hold(False)
-    # `look_at` has looked at every byte.
+    # `accept` has looked at every byte.
     found = within(lambda: wait_for(reader, NUM_EXPERTS))
     assert sorted(found) == keys
     assert (found == keys) == (not shuffle) or num_threads * PIECES_A_THREAD > 3
@@ -247,6 +251,22 @@ def test_what_cannot_be_read_is_told_and_holds_nothing_up(
     reader.submit(job((1, 0)))
     (last,) = within(lambda: reader.done(wait=True))
     assert f"error {errno.EBADF}" in str(last.problem)
+
+
+@pytest.mark.parametrize("place", [9, 10, 19, 20, PAGE - 2, PAGE - 1])
+def test_a_scale_that_is_nan_is_told(
+    source: TwoDisks, make: Callable[..., ExpertReader], within: Within, place: int
+) -> None:
+    reader, file = make(), source.files[1]
+    with file.path.open("r+b") as shard:
+        shard.seek(PAGE + place)
+        shard.write(b"\xff")
+    file.identity = FileIdentity.of(file.path.stat())
+    for expert_id in (0, 1):
+        reader.submit(job((1, expert_id)))
+        (done,) = within(lambda: reader.done(wait=True))
+        is_scale = place in range(10, 20) or place == PAGE - 1
+        assert ("NaN" in str(done.problem)) == (is_scale and expert_id == 1)
 
 
 @pytest.mark.parametrize("uring", [True, False])
@@ -314,8 +334,8 @@ def test_nothing_is_a_read(make: Callable[..., ExpertReader]) -> None:
     number = reader.add_file(0, False, b"/", 0, 0, 0, 0)
     for nbytes, wanted, address in [(0, 0, room.data_ptr()), (1, 2, room.data_ptr()), (1, 1, 0)]:
         with pytest.raises(ValueError, match="read"):
-            reader.submit(0, 0, [(number, 0, nbytes, wanted, address)])
+            reader.submit(0, 0, [(number, 0, nbytes, wanted, address)], [])
     with pytest.raises(ValueError, match="nothing to read"):
-        reader.submit(0, 0, [])
+        reader.submit(0, 0, [], [])
     with pytest.raises(ValueError, match="disk or urgency"):
-        reader.submit(9, 0, [(number, 0, 1, 1, room.data_ptr())])
+        reader.submit(9, 0, [(number, 0, 1, 1, room.data_ptr())], [])

@@ -37,9 +37,9 @@ class Unruly(StoredExperts):
     def reader(self, num_threads: int) -> ExpertReader:
         return ExpertReader(self, num_threads, shuffle=random.randrange(1, 1000))
 
-    def look_at(self, key: Key, room: Tensor) -> None:
+    def accept(self, key: Key, room: Tensor, *, has_nan: bool) -> None:
         time.sleep(random.random() * self.slowest)
-        super().look_at(key, room)
+        super().accept(key, room, has_nan=has_nan)
         if key in self.failing:
             self.failing -= {key}
             raise FileChangedError(f"{key} became unreadable")

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <errno.h>
+#include <string.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -16,10 +17,30 @@
 
 namespace page_queue {
 
+// Eight bytes at a time: of their complement, a byte that is 0 borrows from its neighbour.
+inline bool holds_255(const PageScales& scales) {
+    constexpr uint64_t kOnes = 0x0101010101010101, kTops = 0x8080808080808080;
+    uint64_t zeros = 0;
+    size_t i = 0;
+    // Without an early end, four at once: at the speed of memory.
+    for (; i + 32 <= scales.nbytes; i += 32) {
+        uint64_t words[4];
+        memcpy(words, scales.bytes + i, sizeof words);
+        for (uint64_t& word : words) {
+            word = ~word;
+            zeros |= (word - kOnes) & ~word;
+        }
+    }
+    bool found = zeros & kTops;
+    for (; i < scales.nbytes; ++i) found |= scales.bytes[i] == 255;
+    return found;
+}
+
 struct Job {
     uint64_t id;
     Urgency urgency;
     std::vector<PageRead> reads;
+    std::vector<PageScales> scales;
     // Where the next piece begins, and the pieces that are under way.
     size_t read = 0, place = 0, under_way = 0;
     PageAnswer answer{};
@@ -34,10 +55,16 @@ struct Job {
         return reads.size();
     }
 
+    bool has_nan() const {
+        for (const PageScales& part : scales)
+            if (holds_255(part)) return true;
+        return false;
+    }
+
     // Of several failures the first place is told.
     void fail(size_t at, uint64_t filled, int error) {
         if (answer.has_failed && (answer.read < at || (answer.read == at && answer.filled <= filled))) return;
-        answer = {id, true, at, error, filled};
+        answer = {id, true, false, at, error, filled};
     }
 };
 using JobPointer = std::shared_ptr<Job>;
@@ -150,7 +177,9 @@ class Queue {
         }
         // Of the last piece: nobody else touches what was read. Not with the lock held: a disk may take its time.
         const size_t changed = job.answer.has_failed ? job.reads.size() : job.first_changed();
+        const bool has_nan = !job.answer.has_failed && job.has_nan();
         const std::lock_guard<std::mutex> guard(answers_.lock);
+        job.answer.has_nan = has_nan;
         if (changed < job.reads.size()) job.fail(changed, 0, ESTALE);
         end(piece.job);
     }

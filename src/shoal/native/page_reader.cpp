@@ -15,6 +15,7 @@
 
 #include "page_queue.h"
 #include "ring.h"
+#include "short_slices.h"
 #include "signals_held.h"
 
 using namespace page_queue;
@@ -22,6 +23,7 @@ using namespace page_queue;
 namespace {
 
 void serve_with_pread(Queue& queue) {
+    ask_for_short_slices();
     for (Piece piece; queue.take(piece, true); piece.job.reset()) {
         const PageRead& read = piece.of();
         ReadProgress progress;
@@ -45,6 +47,7 @@ class RingWorker {
     }
 
     void serve() {
+        ask_for_short_slices();
         for (;;) {
             begin();
             if (free_.size() == slots_.size()) return;
@@ -75,14 +78,16 @@ class RingWorker {
         const Piece& piece = slots_[slot].piece;
         const PageRead& read = piece.of();
         const size_t filled = slots_[slot].progress.filled, at = piece.place + filled;
-        ring_.push_read(read.file->fd, read.into + at, static_cast<uint32_t>(piece.nbytes - filled), read.start + at, slot);
+        const auto left = static_cast<uint32_t>(piece.nbytes - filled);
+        ring_.push_read(read.file->fd, read.into + at, left, read.start + at, slot);
     }
 
     void answer(uint32_t slot, int32_t result) {
         Slot& s = slots_[slot];
         const Piece& piece = s.piece;
         int error = 0;
-        if (advance(piece.needed, piece.of().file->direct, result, s.progress, error) == Step::again) return read_on(slot);
+        const bool direct = piece.of().file->direct;
+        if (advance(piece.needed, direct, result, s.progress, error) == Step::again) return read_on(slot);
         finish(s, s.progress.filled, error);
         free_.push_back(slot);
     }
@@ -170,12 +175,13 @@ const PageFile* PageReader::add_file(PageFile file) {
     return &state_->files.back();
 }
 
-uint64_t PageReader::submit(size_t disk, Urgency urgency, std::vector<PageRead> reads) {
+uint64_t PageReader::submit(size_t disk, Urgency urgency, std::vector<PageRead> reads, std::vector<PageScales> scales) {
     const std::lock_guard<std::mutex> guard(state_->answers.lock);
     auto job = std::make_shared<Job>();
     job->id = ++state_->jobs;
     job->urgency = urgency;
     job->reads = std::move(reads);
+    job->scales = std::move(scales);
     const uint64_t id = job->id;
     state_->queues[disk]->put(std::move(job));
     if (state_->answers.stopped) state_->queues[disk]->cancel();

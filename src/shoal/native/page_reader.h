@@ -18,7 +18,8 @@
 enum class Urgency : uint32_t { demand, ahead, warm };
 constexpr size_t kUrgencies = 3;
 
-// An open file, and what must still be true of `path` after a read for its bytes to be that file's. `fd` is the caller's.
+// An open file, and what must still be true of `path` after a read for its bytes to be that file's. `fd` stays the
+// caller's.
 struct PageFile {
     int fd;
     bool direct;
@@ -39,12 +40,17 @@ struct PageRead {
     uint8_t* into;
 };
 
-// A job that is over: all is there, or what the system said (0: the file ended; ESTALE: it has changed) of read `read`, of
-// which `filled` bytes came.
+// Bytes that have been read and may not be 255: scales, for which that is no number.
+struct PageScales {
+    const uint8_t* bytes;
+    size_t nbytes;
+};
+
+// A job that is over: all is there, or what the system said (0: the file ended; ESTALE: it has changed) of read `read`,
+// of which `filled` bytes came. `has_nan`: a scale is no number.
 struct PageAnswer {
-    static constexpr int kEnded = 0;
     uint64_t job;
-    bool has_failed;
+    bool has_failed, has_nan;
     size_t read;
     int error;
     uint64_t filled;
@@ -73,7 +79,7 @@ class PageReader {
     // Files stay known until the end.
     const PageFile* add_file(PageFile file);
     // The number of a job, from 1 on. Returns at once; after `stop` the job is answered with ECANCELED.
-    uint64_t submit(size_t disk, Urgency urgency, std::vector<PageRead> reads);
+    uint64_t submit(size_t disk, Urgency urgency, std::vector<PageRead> reads, std::vector<PageScales> scales);
     // The job is a demand from now on, unless it is over.
     void hurry(uint64_t job);
     // Takes a job back, which is then never answered; not one that has begun.

@@ -21,6 +21,7 @@
 
 #include "read_progress.h"
 #include "ring.h"
+#include "short_slices.h"
 #include "signals_held.h"
 
 namespace {
@@ -210,6 +211,7 @@ struct Queue {
 };
 
 void serve_with_pread(Queue& queue) {
+    ask_for_short_slices();
     const Buffer buffer = aligned_buffer(kMostNbytes);
     for (Job job; queue.take(job, true);) {
         const Extent& extent = *job.extent;
@@ -240,6 +242,7 @@ class RingWorker {
     }
 
     void serve() {
+        ask_for_short_slices();
         for (;;) {
             start_reads();
             if (free_.size() == slots_.size()) return;

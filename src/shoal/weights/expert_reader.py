@@ -47,8 +47,12 @@ class ShardedExperts(Protocol):
         """Where an expert lies in `room` once it has been read into it."""
         ...
 
-    def look_at(self, key: Key, room: Tensor) -> None:
-        """Of an expert that was read into `room`. Raises TensorError where a scale is NaN."""
+    def new_scales(self, key: Key) -> Sequence[tuple[int, int]]:
+        """Where in its room an expert has scales that were not looked at yet, [start, end) each."""
+        ...
+
+    def accept(self, key: Key, room: Tensor, *, has_nan: bool) -> None:
+        """The expert was read into `room`, and `new_scales` looked at. Raises TensorError where one is NaN."""
         ...
 
 
@@ -102,7 +106,8 @@ class ExpertReader:
             job.problem = problem
             self._failed.append(job)
             return
-        number = self._native.submit(self._disks[self._source.disk(job.key)], job.urgency, reads)
+        scales = [(address + start, end - start) for start, end in self._source.new_scales(job.key)]
+        number = self._native.submit(self._disks[self._source.disk(job.key)], job.urgency, reads, scales)
         self._jobs[number], self._numbers[job] = job, number
         self._weights[number] = self._source.weights(job.key, job.room)
 
@@ -154,8 +159,8 @@ class ExpertReader:
             self._is_direct &= file.is_direct
         return number
 
-    def _collect(self, done: list[ReadJob], answers: Sequence[tuple[int, bool, int, int, int]]) -> None:
-        for number, has_failed, read, error, filled in answers:
+    def _collect(self, done: list[ReadJob], answers: Sequence[tuple[int, bool, bool, int, int, int]]) -> None:
+        for number, has_nan, has_failed, read, error, filled in answers:
             weights = self._weights[number]
             job = self._take(number)
             try:
@@ -165,7 +170,7 @@ class ExpertReader:
                     continue
                 if not self._is_direct:
                     self._forget(job.key)
-                self._source.look_at(job.key, job.room)
+                self._source.accept(job.key, job.room, has_nan=has_nan)
                 job.weights = weights
             except Exception as problem:
                 job.problem = problem

@@ -11,7 +11,6 @@ from shoal.checkpoint.extents import Extent, Extents, find_extents
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
-from shoal.formats.float8 import E8M0_NAN
 from shoal.ops.mixture import ExpertWeights
 from shoal.ops.weights import Float4Weight
 from shoal.weights.expert_key import Key, expert_keys
@@ -88,14 +87,15 @@ class StoredExperts:
         matrices = self._layouts[key].matrices
         return ExpertWeights(*(Float4Weight(codes.of(room), scales.of(room)) for codes, scales in matrices))
 
-    def look_at(self, key: Key, room: Tensor) -> None:
-        """Of an expert that was read into `room`. Raises TensorError where a scale is NaN."""
+    def new_scales(self, key: Key) -> Sequence[tuple[int, int]]:
+        """Where in its room an expert has scales that were not looked at yet, [start, end) each."""
         # Once: a shard that is no longer the file it was is refused, and each look brings a megabyte from memory.
-        if key in self._looked_at:
-            return
-        layout, codes = self._layouts[key], room.numpy()
-        if any(codes[start:end].max(initial=0) == E8M0_NAN for start, end in layout.scale_spans()):
-            for _, scales in layout.matrices:
+        return () if key in self._looked_at else self._layouts[key].scale_spans()
+
+    def accept(self, key: Key, room: Tensor, *, has_nan: bool) -> None:
+        """The expert was read into `room`, and `new_scales` looked at. Raises TensorError where one is NaN."""
+        if has_nan:
+            for _, scales in self._layouts[key].matrices:
                 refuse_nan_scales(scales.of(room), scales.name, self.checkpoint.entry(scales.name).path.name)
         self._looked_at.add(key)
 
