@@ -1,17 +1,19 @@
 """One layer: attention and mixture of experts between hyper-connections (spec §4.1)."""
 
-from jaxtyping import BFloat16, Float32
+from collections.abc import Sequence
+
+from jaxtyping import BFloat16, Bool, Float32
 from torch import Tensor
 
 from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
 from shoal.model.attention import Attention
 from shoal.model.engram import Engram
-from shoal.model.moe import MoE
+from shoal.model.moe import FEW_TOKENS, MoE, likeliest
 from shoal.model.step import Step
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.routing import Routes
-from shoal.ops.sublayer import EntryOptions, EntryWeights, enter_mixture, enter_sublayer
+from shoal.ops.sublayer import Entered, EntryOptions, EntryWeights, enter_mixture, enter_sublayer
 
 
 class Layer:
@@ -45,12 +47,13 @@ class Layer:
         The layer `following` changes neither: its experts are guessed from what this one's mixture starts from.
         """
         name, options, arithmetic = f"L{self.plan.layer_id}", self.options, self.arithmetic
+        mask = None if self.plan.is_draft else step.batch.image_mask
         attn = enter_sublayer(streams, pre, self.attn_entry, options, arithmetic)
         step.record(f"{name}.attn_in", attn.x)
+        self._guess_again(streams, attn, mask)
         x, streams = self.attention.forward(attn, streams, step)
         step.record(f"{name}.attn_out", x)
 
-        mask = None if self.plan.is_draft else step.batch.image_mask
         router = self.moe.weights.router
         ffn, routes = enter_mixture(streams, attn.mix.pre, self.ffn_entry, router, mask, options, arithmetic)
         step.record(f"{name}.ffn_in", ffn.x)
@@ -60,6 +63,23 @@ class Layer:
         step.record(f"{name}.stream_out", streams)
         step.record(f"{name}.pre_mix_out", ffn.mix.pre)
         return streams, ffn.mix.pre
+
+    def _guess_again(
+        self, streams: BFloat16[Tensor, "tokens streams dim"], attn: Entered, mask: Bool[Tensor, "tokens"] | None
+    ) -> None:
+        """The experts of this layer are guessed once more, from all that its mixture starts from but attention's share.
+
+        Attention takes long enough to read some, and this guess is right more often than the one of the layer before.
+        """
+        if streams.shape[0] > FEW_TOKENS:
+            return
+
+        def guess() -> Sequence[int]:
+            router, options = self.moe.weights.router, self.options
+            _, routes = enter_mixture(streams, attn.mix.pre, self.ffn_entry, router, mask, options, self.arithmetic)
+            return likeliest(routes)
+
+        self.moe.experts.expect(self.plan.layer_id, guess)
 
     def _record_routes(self, routes: Routes, step: Step) -> None:
         name = f"L{self.plan.layer_id}.router"
