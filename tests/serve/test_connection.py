@@ -56,9 +56,12 @@ def test_who_stalls_in_the_body_is_told_so(hasty: LiveServer, engine: ScriptedEn
 
 
 def test_a_client_that_takes_its_time_between_whole_requests_stays(hasty: LiveServer, engine: ScriptedEngine) -> None:
-    with httpx.Client(base_url=hasty.url, timeout=20) as client, client.stream(
-        "POST", "/v1/chat/completions", content=BODY.replace(b"false}", b'false, "stream": true}')
-    ) as answer:
+    with (
+        httpx.Client(base_url=hasty.url, timeout=20) as client,
+        client.stream(
+            "POST", "/v1/chat/completions", content=BODY.replace(b"false}", b'false, "stream": true}')
+        ) as answer,
+    ):
         # An answer may take as long as it likes.
         time.sleep(0.6)
         say(engine.ticket(), [300], "stop")

@@ -180,3 +180,47 @@ def test_a_client_that_leaves_ends_its_request(http: httpx.Client, live: LiveSer
     with http.stream("POST", "/v1/responses", json=body) as response:
         next(response.iter_text())
     wait_until(lambda: live.served.model.engine.is_idle)
+
+
+def entries(found: Any) -> list[tuple[str, float, int]]:
+    return [(each.token, round(each.logprob, 6), len(each.top_logprobs)) for each in found]
+
+
+@pytest.mark.parametrize("effort", ["none", "low"])
+def test_the_probabilities_of_the_text_stand_in_every_event_that_holds_it(client: openai.OpenAI, effort: str) -> None:
+    given: Any = {"include": ["message.output_text.logprobs"], "top_logprobs": 2, "reasoning": {"effort": effort}}
+    whole = ask(client, **given)
+    (text,) = [part for item in whole.output if item.type == "message" for part in item.content]
+    assert text.type == "output_text" and text.logprobs is not None
+    told = entries(text.logprobs)
+    # Of the text alone, to the token: no thought, no marker, and all of it.
+    assert "".join(token for token, _, _ in told) == text.text == "The capital of France is Paris."
+    assert {count for _, _, count in told} == {2} and max(logprob for _, logprob, _ in told) <= 0
+    events: list[Any] = list(
+        client.responses.create(model="any", input=FRANCE, temperature=0, max_output_tokens=160, stream=True, **given)
+    )
+    by_kind: dict[str, list[Any]] = {}
+    for event in events:
+        by_kind.setdefault(event.type, []).append(event)
+    pieces = by_kind["response.output_text.delta"]
+    assert [each for piece in pieces for each in entries(piece.logprobs)] == told
+    for piece in pieces:
+        assert "".join(each.token for each in piece.logprobs) == piece.delta
+    assert entries(by_kind["response.output_text.done"][0].logprobs) == told
+    assert entries(by_kind["response.content_part.done"][-1].part.logprobs) == told
+    assert entries(by_kind["response.output_item.done"][-1].item.content[0].logprobs) == told
+    assert entries(events[-1].response.output[-1].content[0].logprobs) == told
+
+
+@pytest.mark.parametrize(("given", "count"), [({}, None), ({"top_logprobs": 0}, None), ({"top_logprobs": 3}, 3)])
+def test_probabilities_come_where_they_are_asked_for(client: openai.OpenAI, given: Any, count: int | None) -> None:
+    message: Any = ask(client, **given).output[-1]
+    assert {len(each.top_logprobs) for each in message.content[0].logprobs} == (set() if count is None else {count})
+
+
+def test_what_may_be_included_is_checked(client: openai.OpenAI) -> None:
+    kept: Any = ["reasoning.encrypted_content", "web_search_call.results"]
+    assert ask(client, include=kept).output_text
+    for given, words in (({"include": ["everything"]}, r"include\[0\]"), ({"top_logprobs": 21}, "top_logprobs")):
+        with pytest.raises(openai.BadRequestError, match=words):
+            ask(client, **given)

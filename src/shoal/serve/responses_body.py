@@ -10,7 +10,8 @@ from pydantic import ConfigDict, Field
 from shoal.engine.sampling_options import SamplingOptions
 from shoal.serve.adapted import Wanted, check_counts, conversion_options, conversion_problem, make_turn
 from shoal.serve.errors import ApiError
-from shoal.serve.sampling import SamplingFields
+from shoal.serve.foreign_fields import check_includes
+from shoal.serve.sampling import SamplingFields, top_logprobs
 from shoal.serve.served import Served
 from shoal.serve.stream import Turn
 from shoal.serve.structured import content_shape
@@ -38,6 +39,8 @@ class ResponsesBody(SamplingFields):
     reasoning: dict[str, Any] | None = None
     text: dict[str, Any] | None = None
     metadata: dict[str, str] | None = None
+    include: list[str] | None = None
+    top_logprobs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ def responses_turn(served: Served, body: ResponsesBody, items: list[Any], respon
     limits = served.options.limits
     counts = (("input", items, limits.messages), ("tools", body.tools, limits.tools))
     check_counts(limits, counts, {"tools": body.tools, "text": body.text})
+    check_includes(body.include or [])
     if body.background:
         raise ApiError(400, "`background` is true, expected a request that is waited for", param="background")
     if body.tool_choice == "required" and not body.tools:
@@ -122,4 +126,5 @@ def _sampling(body: ResponsesBody, thinking: Thinking) -> SamplingOptions:
     default = _DEFAULT_TOKENS
     if thinking.is_on:
         default = _DEFAULT_MAX_EFFORT_TOKENS if thinking.effort == "max" else _DEFAULT_THINKING_TOKENS
-    return body.options(body.max_output_tokens or default)
+    wants = body.top_logprobs or "message.output_text.logprobs" in (body.include or ())
+    return body.options(body.max_output_tokens or default, top_logprobs(body.top_logprobs) if wants else None)

@@ -28,7 +28,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Server(uvicorn.Server):
-    """Ends at SIGINT or SIGTERM: no new requests, running ones have `shutdown_seconds`; at a second signal they are cut.
+    """Ends at SIGINT or SIGTERM: no new requests, running ones have `shutdown_seconds`; a second signal cuts them.
 
     Either way their clients are told, and what is kept of prefixes is written. A third signal ends the process.
     """
