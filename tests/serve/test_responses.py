@@ -224,3 +224,27 @@ def test_what_may_be_included_is_checked(client: openai.OpenAI) -> None:
     for given, words in (({"include": ["everything"]}, r"include\[0\]"), ({"top_logprobs": 21}, "top_logprobs")):
         with pytest.raises(openai.BadRequestError, match=words):
             ask(client, **given)
+
+
+WAYS: Any = {
+    "anyOf": [{"$ref": "#/$defs/person"}, {"$ref": "#/$defs/shop"}],
+    "$defs": {
+        kind: {"type": "object", "properties": {key: {"type": "integer"}}, "required": [key]}
+        for kind, key in (("person", "amount"), ("shop", "items"))
+    },
+}
+
+
+def test_a_strict_tool_is_held_to_the_schema_that_was_sent(client: openai.OpenAI) -> None:
+    for tool in (SEND | {"parameters": WAYS, "strict": True}, SEND | {"parameters": WAYS, "strict": None}):
+        answer = ask(client, EMMA, tools=[tool], tool_choice="required", temperature=1.5, extra_body={"seed": 3})
+        for _, given in calls_of(answer):
+            # One that is not strict may be given more than it names.
+            assert any(isinstance(given.get(name), int) for name in ("amount", "items"))
+            assert not tool["strict"] or list(given) in (["amount"], ["items"])
+    inner = {"type": "object", "properties": {"to": {"$ref": "#/$defs/name"}}, "required": ["to"]}
+    inner |= {"$defs": {"name": {"type": "string", "enum": ["x", "y"]}}, "additionalProperties": False}
+    answer = ask(client, EMMA, tools=[SEND | {"parameters": inner, "strict": True}], tool_choice="required")
+    assert {given["to"] for _, given in calls_of(answer)} <= {"x", "y"}
+    with pytest.raises(openai.BadRequestError, match="expected all or none"):
+        ask(client, EMMA, tools=[SEND | {"strict": True}, SEND | {"name": "other"}])

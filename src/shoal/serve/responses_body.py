@@ -1,6 +1,6 @@
 """The body of `/v1/responses`, and the turn that it asks for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import deepseek_recipe as recipe
 from pydantic import ConfigDict, Field
 
 from shoal.engine.sampling_options import SamplingOptions
-from shoal.serve.adapted import Wanted, check_counts, conversion_options, conversion_problem, make_turn
+from shoal.serve.adapted import Wanted, as_object, check_counts, conversion_options, conversion_problem, make_turn
 from shoal.serve.errors import ApiError
 from shoal.serve.foreign_fields import check_includes
 from shoal.serve.sampling import SamplingFields, top_logprobs
@@ -86,7 +86,7 @@ def responses_turn(served: Served, body: ResponsesBody, items: list[Any], respon
         converted = request.convert(options)
     except (ValueError, recipe.ConversionError) as problem:
         raise conversion_problem(problem) from None
-    strict = {tool.name: bool(tool.strict) for tool in converted.conversation.tools}
+    strict = dict(_strict(body.tools or ()))
     wanted = Wanted(
         _sampling(body, thinking), thinking, body.stop or (), content, body.parallel_tool_calls is not False
     )
@@ -102,8 +102,29 @@ def _echoed(given: Mapping[str, Any], body: ResponsesBody) -> dict[str, Any]:
 
 
 def _readable(given: Mapping[str, Any], thinking: Thinking) -> dict[str, Any]:
+    """For deepseek-recipe; of a tool that it takes for strict it would leave out what it does not enforce itself."""
     effort = thinking.effort if isinstance(thinking.effort, str) else "high"
-    return _plain_format(given) | {"reasoning": {"effort": effort if thinking.is_on else "none"}}
+    tools = {"tools": [_lenient(tool) for tool in given["tools"]]} if "tools" in given else {}
+    return _plain_format(given) | tools | {"reasoning": {"effort": effort if thinking.is_on else "none"}}
+
+
+def _lenient(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool, or a namespace of tools."""
+    inner = tool.get("tools")
+    if isinstance(inner, list):
+        return dict(tool) | {"tools": [_lenient(each) if isinstance(each, Mapping) else each for each in inner]}
+    given = {"strict": False} if "strict" in tool else {}
+    return dict(tool) | given | ({"parameters": as_object(tool["parameters"])} if "parameters" in tool else {})
+
+
+def _strict(tools: Iterable[object], before: str = "") -> Iterator[tuple[str, bool]]:
+    """Whether each tool is, by the name that the conversation has for it."""
+    for tool in tools:
+        if isinstance(tool, Mapping):
+            name = f"{before}{tool.get('name')}"
+            yield name, bool(tool.get("strict"))
+            inner = tool.get("tools")
+            yield from _strict(inner if isinstance(inner, list) else (), f"{name}::")
 
 
 def _plain_format(given: Mapping[str, Any]) -> dict[str, Any]:
