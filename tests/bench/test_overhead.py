@@ -35,7 +35,9 @@ def test_the_row_tells_what_the_server_adds_and_its_share_of_a_real_token(
     # HTTP and JSON are not free, and no machine is a hundred times as slow as this.
     assert 0.02 < row.value < 1000
     assert row.ratio == pytest.approx(row.value / more["real_token_ms"])
-    assert f"a token alone takes {AIM_SECONDS} s" in row.note
+    assert f"{row.ratio:.3%} of a real token, " in row.note and f"one alone takes {AIM_SECONDS} s" in row.note
+    aim = AIM_SECONDS * more["real_token_ms"] / overhead.step_seconds(1, more["probe_gb_per_second"] * 1e9)
+    assert more["share_at_aim"] == pytest.approx(row.value / aim)
 
 
 def test_a_real_token_is_the_releases_bytes_over_what_kernels_make_of_the_memory(bench: Workbench) -> None:

@@ -170,6 +170,21 @@ def test_what_follows_a_closed_block_of_calls_ends_the_request(
     assert '"finish_reason": "tool_calls"' in text and "so on" not in text and "｜DSML｜" not in text
 
 
+def test_what_followed_a_closed_block_of_calls_is_no_part_of_the_next_prompt(
+    asker: httpx.Client, engine: ScriptedEngine, scripted: LiveServer
+) -> None:
+    block = '\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name="f">\n\n</｜DSML｜ invoke>\n</｜DSML｜ calls>'
+    tokenizer = scripted.served.model.tokenizer
+    called, body = tokenizer.encode_with_markers(block), BODY | {"tools": [{"name": "f"}]}
+    threading.Thread(target=lambda: say(engine.ticket(), [*called, *tokenizer.encode(" and")])).start()
+    message = asker.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
+    result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "done"}
+    threading.Thread(target=lambda: say(engine.ticket(1), [], "stop")).start()
+    asker.post("/v1/chat/completions", json=body | {"messages": [*BODY["messages"], message, result]})
+    first, second = (engine.ticket(index).request.prompt_ids for index in range(2))
+    assert second[: len(first) + len(called) + 1] == (*first, *called, tokenizer.eos_id)
+
+
 def test_a_stop_string_ends_the_request(asker: httpx.Client, engine: ScriptedEngine, scripted: LiveServer) -> None:
     with asker.stream("POST", "/v1/chat/completions", json=STREAM | {"stop": ["lo, w"]}) as answer:
         say(engine.ticket(), words(scripted, "Hello, world, and so on"))

@@ -45,7 +45,8 @@ async def read_all(url: str, requests: int, tokens: int) -> int:
 def main(url: str, requests: int, tokens: int) -> None:
     """Until its input ends."""
     for _ in sys.stdin:
-        print(asyncio.run(read_all(url, requests, tokens)), flush=True)
+        sys.stdout.write(f"{asyncio.run(read_all(url, requests, tokens))}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
