@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+import shoal.serve.server
 from serve.conftest import LiveServer, running
 from serve.scripted_engine import ScriptedEngine, say, wait_until
 from shoal.serve.options import Limits, ServeOptions
@@ -70,3 +72,23 @@ def test_a_client_that_takes_its_time_between_whole_requests_stays(hasty: LiveSe
         time.sleep(0.6)
         assert client.get("/health").status_code == 200
         assert set(hasty.server.server_state.connections) == connections
+
+
+def test_a_server_that_ends_does_not_wait_for_who_never_reads(
+    scripted_model: ServedModel, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shoal.serve.server, "_LAST_SECONDS", 0.2)
+    content = BODY.replace(b"false}", b'false, "stream": true, "logprobs": true, "top_logprobs": 20}')
+    with running(ServeOptions(send_seconds=100), scripted_model) as server, socket.socket() as deaf:
+        host, port = server.url.removeprefix("http://").split(":")
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect((host, int(port)))
+        deaf.sendall(HEAD.replace(b"%d" % len(BODY), b"%d" % len(content)) + b"\r\n" + content)
+        # More than the system keeps for a connection.
+        say(engine.ticket(), [300] * 4000, logprobs=20)
+        connections = server.server.server_state.connections
+        wait_until(lambda: any(each.flow.write_paused for each in connections if isinstance(each, H11Protocol)))
+        server.server.stop()
+        # Not the 30 seconds that running requests have, nor the 100 in which a client has to read something.
+        wait_until(lambda: not connections, 15)
+    assert engine.drained == [30.0]
