@@ -10,6 +10,7 @@ import pytest
 import shoal.bench.budget
 import shoal.bench.decode
 import shoal.bench.kernels
+import shoal.bench.overhead
 import shoal.bench.run
 from miniature import MINI
 from shoal.bench.region import ExpertRegion, ExpertShape
@@ -25,6 +26,7 @@ def _tiny_experts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (shoal.bench.kernels, shoal.bench.run):
         monkeypatch.setattr(module, "ExpertRegion", tiny)
+    monkeypatch.setattr(shoal.bench.overhead, "ROUNDS", 1)
 
 
 def test_a_kernel_is_measured_into_a_table_and_a_file(run_shoal: RunShoal, tmp_path: Path) -> None:
@@ -74,14 +76,23 @@ def test_requests_of_the_miniature_are_decoded_together(run_shoal: RunShoal, tmp
     file = tmp_path / "bench.json"
     outcome = run_shoal("bench", "serve", MINI, "--requests", 3, "--tokens", 2, "--json", file)
     assert outcome.code == 0, outcome.err
-    assert [line.split()[0] for line in outcome.out.splitlines()[-2:]] == ["engine_1", "engine_3"]
-    one, three = json.loads(file.read_text())["results"]
+    names = ["engine_1", "engine_3", "serve_overhead", "serve_overhead_3"]
+    assert [line.split()[0] for line in outcome.out.splitlines()[-4:]] == names
+    one, three, *_ = json.loads(file.read_text())["results"]
     assert 0 < one["bytes"] < three["bytes"] < 3 * one["bytes"]
     config = load_config(MINI)
     assert one["experts_a_step"] == config.n_layers * config.n_activated_experts
     assert one["experts_a_step"] < three["experts_a_step"] <= 3 * one["experts_a_step"]
     assert three["bound"] == pytest.approx(3 * one["bytes"] / three["bytes"])
     assert three["ratio"] == pytest.approx(three["value"] / three["bound"])
+
+
+def test_what_a_server_adds_needs_no_checkpoint(run_shoal: RunShoal) -> None:
+    outcome = run_shoal("bench", "serve", "--overhead", "--requests", 2, "--tokens", 4)
+    assert outcome.code == 0, outcome.err
+    assert [line.split()[0] for line in outcome.out.splitlines()[-2:]] == ["serve_overhead", "serve_overhead_2"]
+    assert "2 streamed through a server on loopback" in outcome.err
+    assert run_shoal("bench", "serve", MINI, "--overhead").code == 2
 
 
 def test_a_prompt_on_the_miniature_is_extrapolated_and_the_other_width_is_said(run_shoal: RunShoal) -> None:

@@ -7,13 +7,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from cli.conftest import RunShoal
+from serve.scripted_engine import wait_until
 from shoal.errors import OptionError
 from shoal.serve.api_keys import read_keys
 from shoal.serve.listening import listen, resolve, url_of
@@ -80,18 +82,29 @@ def test_an_address_is_said_as_it_can_be_asked() -> None:
     assert resolve("localhost", 1).is_local and not resolve("0.0.0.0", 1).is_local
 
 
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
 @pytest.fixture
-def process() -> Iterator["subprocess.Popen[str]"]:
+def start() -> Iterator[Start]:
     environment = {**os.environ, "SHOAL_API_KEY": "sk-environment", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "shoal.cli", "serve", "--port", "0", "--shutdown-seconds", "1", "--threads", "1"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as running:
-        yield running
-        running.kill()
+    with ExitStack() as stack:
+
+        def run(*options: object) -> "subprocess.Popen[str]":
+            command = [sys.executable, "-m", "shoal.cli", "serve", "--port", "0", "--threads", "1", *map(str, options)]
+            running = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+            )
+            stack.enter_context(running)
+            stack.callback(running.kill)
+            return running
+
+        yield run
 
 
-def test_a_whole_life(process: "subprocess.Popen[str]") -> None:
+@contextmanager
+def ready(process: "subprocess.Popen[str]") -> Iterator[httpx.Client]:
+    """A client of it, once it answers."""
     assert process.stderr is not None
     url = process.stderr.readline().split()[2].rstrip(";")
     with httpx.Client(base_url=url, timeout=120, headers={"Authorization": "Bearer sk-environment"}) as client:
@@ -99,10 +112,18 @@ def test_a_whole_life(process: "subprocess.Popen[str]") -> None:
         while client.get("/ready").status_code != 200:
             assert time.monotonic() < deadline
             time.sleep(0.1)
+        yield client
+
+
+ENDLESS = {"prompt": "Once", "temperature": 1, "seed": 1, "max_tokens": 2000, "stream": True, "logit_bias": {"1": -100}}
+
+
+def test_a_whole_life(start: Start) -> None:
+    process = start("--shutdown-seconds", 1)
+    with ready(process) as client:
+        url = str(client.base_url).rstrip("/")
         assert httpx.get(f"{url}/v1/models").status_code == 401
-        asked = {"prompt": "Once", "temperature": 1, "seed": 1, "max_tokens": 2000, "stream": True}
-        asked |= {"logit_bias": {"1": -100}}
-        with client.stream("POST", "/v1/completions", json=asked) as answer:
+        with client.stream("POST", "/v1/completions", json=ENDLESS) as answer:
             lines = (line for line in answer.iter_lines() if line.startswith("data: "))
             next(lines)
             # The running request has a second; then it is cut, and has an end all the same.
@@ -114,3 +135,37 @@ def test_a_whole_life(process: "subprocess.Popen[str]") -> None:
     assert (process.returncode, out) == (0, "")
     assert f"serving deepseek-v4.1-flash at {url}" in err and err.endswith("stopped\n")
     assert "Traceback" not in err
+
+
+def test_a_second_signal_cuts_what_runs_and_all_is_kept(start: Start, tmp_path: Path) -> None:
+    process = start("--shutdown-seconds", 100, "--cache-dir", tmp_path)
+    with ready(process) as client:
+        asked = ENDLESS | {"stream_options": {"include_usage": True}}
+        with client.stream("POST", "/v1/completions", json=asked) as answer:
+            lines = (line for line in answer.iter_lines() if line.startswith("data: "))
+            next(lines)
+            process.send_signal(signal.SIGINT)
+            wait_until(lambda: refuses(str(client.base_url)))
+            # It has 100 seconds, and goes on.
+            for _ in range(3):
+                assert json.loads(next(lines)[6:])["choices"][0]["finish_reason"] is None
+            process.send_signal(signal.SIGTERM)
+            *_, last, counts, done = lines
+    assert done == "data: [DONE]"
+    assert json.loads(last[6:])["choices"][0]["finish_reason"] == "length"
+    usage = json.loads(counts[6:])["usage"]
+    assert usage["completion_tokens"] < 1500
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and err.endswith("stopped\n") and "Traceback" not in err
+    # What was said so far is on the disk, to the last token but one, which was never fed.
+    lengths = [int(file.name.split("-")[1]) for file in tmp_path.rglob("*.kv")]
+    assert max(lengths) >= usage["total_tokens"] - 1
+
+
+def refuses(url: str) -> bool:
+    """Whether nobody listens there any more."""
+    try:
+        httpx.get(f"{url}/health")
+    except httpx.ConnectError:
+        return True
+    return False

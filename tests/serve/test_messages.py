@@ -136,6 +136,13 @@ def test_a_call_can_be_demanded_and_fits_its_schema(claude: anthropic.Anthropic,
     assert [(name, list(given)) for name, given in calls_of(answer)] == [("get_map", ["city"])]
 
 
+def test_a_tool_may_be_one_of_several_objects(claude: anthropic.Anthropic) -> None:
+    ways = [{"properties": {key: {"type": "integer"}}, "required": [key]} for key in ("amount", "items")]
+    either: Any = {"name": "send", "input_schema": {"anyOf": ways}, "strict": True}
+    answer = ask(claude, EMMA, tools=[either], tool_choice={"type": "any"}, extra_body={"temperature": 1.5, "seed": 2})
+    assert calls_of(answer) and all(list(given) in (["amount"], ["items"]) for _, given in calls_of(answer))
+
+
 def test_a_strict_tool_gets_what_its_schema_takes(claude: anthropic.Anthropic) -> None:
     strict = SEND | {"strict": True}
     strict["input_schema"]["properties"]["amount"] = {"enum": [5, 6]}

@@ -180,3 +180,71 @@ def test_a_client_that_leaves_ends_its_request(http: httpx.Client, live: LiveSer
     with http.stream("POST", "/v1/responses", json=body) as response:
         next(response.iter_text())
     wait_until(lambda: live.served.model.engine.is_idle)
+
+
+def entries(found: Any) -> list[tuple[str, float, int]]:
+    return [(each.token, round(each.logprob, 6), len(each.top_logprobs)) for each in found]
+
+
+@pytest.mark.parametrize("effort", ["none", "low"])
+def test_the_probabilities_of_the_text_stand_in_every_event_that_holds_it(client: openai.OpenAI, effort: str) -> None:
+    given: Any = {"include": ["message.output_text.logprobs"], "top_logprobs": 2, "reasoning": {"effort": effort}}
+    whole = ask(client, **given)
+    (text,) = [part for item in whole.output if item.type == "message" for part in item.content]
+    assert text.type == "output_text" and text.logprobs is not None
+    told = entries(text.logprobs)
+    # Of the text alone, to the token: no thought, no marker, and all of it.
+    assert "".join(token for token, _, _ in told) == text.text == "The capital of France is Paris."
+    assert {count for _, _, count in told} == {2} and max(logprob for _, logprob, _ in told) <= 0
+    events: list[Any] = list(
+        client.responses.create(model="any", input=FRANCE, temperature=0, max_output_tokens=160, stream=True, **given)
+    )
+    by_kind: dict[str, list[Any]] = {}
+    for event in events:
+        by_kind.setdefault(event.type, []).append(event)
+    pieces = by_kind["response.output_text.delta"]
+    assert [each for piece in pieces for each in entries(piece.logprobs)] == told
+    for piece in pieces:
+        assert "".join(each.token for each in piece.logprobs) == piece.delta
+    assert entries(by_kind["response.output_text.done"][0].logprobs) == told
+    assert entries(by_kind["response.content_part.done"][-1].part.logprobs) == told
+    assert entries(by_kind["response.output_item.done"][-1].item.content[0].logprobs) == told
+    assert entries(events[-1].response.output[-1].content[0].logprobs) == told
+
+
+@pytest.mark.parametrize(("given", "count"), [({}, None), ({"top_logprobs": 0}, None), ({"top_logprobs": 3}, 3)])
+def test_probabilities_come_where_they_are_asked_for(client: openai.OpenAI, given: Any, count: int | None) -> None:
+    message: Any = ask(client, **given).output[-1]
+    assert {len(each.top_logprobs) for each in message.content[0].logprobs} == (set() if count is None else {count})
+
+
+def test_what_may_be_included_is_checked(client: openai.OpenAI) -> None:
+    kept: Any = ["reasoning.encrypted_content", "web_search_call.results"]
+    assert ask(client, include=kept).output_text
+    for given, words in (({"include": ["everything"]}, r"include\[0\]"), ({"top_logprobs": 21}, "top_logprobs")):
+        with pytest.raises(openai.BadRequestError, match=words):
+            ask(client, **given)
+
+
+WAYS: Any = {
+    "anyOf": [{"$ref": "#/$defs/person"}, {"$ref": "#/$defs/shop"}],
+    "$defs": {
+        kind: {"type": "object", "properties": {key: {"type": "integer"}}, "required": [key]}
+        for kind, key in (("person", "amount"), ("shop", "items"))
+    },
+}
+
+
+def test_a_strict_tool_is_held_to_the_schema_that_was_sent(client: openai.OpenAI) -> None:
+    for tool in (SEND | {"parameters": WAYS, "strict": True}, SEND | {"parameters": WAYS, "strict": None}):
+        answer = ask(client, EMMA, tools=[tool], tool_choice="required", temperature=1.5, extra_body={"seed": 3})
+        for _, given in calls_of(answer):
+            # One that is not strict may be given more than it names.
+            assert any(isinstance(given.get(name), int) for name in ("amount", "items"))
+            assert not tool["strict"] or list(given) in (["amount"], ["items"])
+    inner = {"type": "object", "properties": {"to": {"$ref": "#/$defs/name"}}, "required": ["to"]}
+    inner |= {"$defs": {"name": {"type": "string", "enum": ["x", "y"]}}, "additionalProperties": False}
+    answer = ask(client, EMMA, tools=[SEND | {"parameters": inner, "strict": True}], tool_choice="required")
+    assert {given["to"] for _, given in calls_of(answer)} <= {"x", "y"}
+    with pytest.raises(openai.BadRequestError, match="expected all or none"):
+        ask(client, EMMA, tools=[SEND | {"strict": True}, SEND | {"name": "other"}])

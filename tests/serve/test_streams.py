@@ -31,7 +31,8 @@ def test_headers_and_signs_of_life_come_before_the_prompt_is_read(
         assert next(lines) == ": waiting"
         assert next(lines) == ": waiting"
         engine.ticket().put(PromptEvent(2048, 9000, 1024))
-        assert next(line for line in lines if line != ": waiting") == ": prompt 2048/9000 cached 1024"
+        assert json.loads(next(line for line in lines if line != ": waiting")[6:])["choices"][0]["delta"]["role"]
+        assert next(lines) == ": prompt 2048/9000 cached 1024"
         # Nothing new, and still a sign of life.
         assert next(lines) == ": prompt 2048/9000 cached 1024"
         say(engine.ticket(), words(scripted, "Hello"), "stop")
@@ -53,6 +54,45 @@ def test_a_client_that_leaves_ends_its_request(
         assert not engine.ticket().is_cancelled
     wait_until(lambda: all(ticket.is_cancelled for ticket in engine.tickets))
     assert asker.get("/health").status_code == 200
+
+
+FIRST: dict[str, list[dict[str, Any]]] = {
+    "/v1/chat/completions": [{"object": "chat.completion.chunk", "role": "assistant"}],
+    "/v1/messages": [{"type": "message_start", "cache_read_input_tokens": 3, "output_tokens": 0}],
+    "/v1/responses": [
+        {"type": "response.created", "status": "in_progress"},
+        {"type": "response.in_progress", "status": "in_progress"},
+    ],
+}
+
+
+@pytest.mark.parametrize("path", FIRST)
+def test_the_first_event_of_a_protocol_comes_when_the_request_runs_and_not_with_its_first_token(
+    asker: httpx.Client, engine: ScriptedEngine, path: str
+) -> None:
+    body = BODY | {"stream": True, "input": "go", "max_tokens": 5}
+    if path == "/v1/messages":
+        body["thinking"] = {"type": "disabled"}
+    with asker.stream("POST", path, json=body) as answer:
+        data = (line[6:] for line in answer.iter_lines() if line.startswith("data: ") and '"ping"' not in line)
+        ticket = engine.ticket()
+        ticket.put(PromptEvent(3, len(ticket.request.prompt_ids), 3))
+        found = [json.loads(next(data)) for _ in FIRST[path]]
+        # And no token has come yet.
+        say(ticket, [], "length")
+    for event, wanted in zip(found, FIRST[path], strict=True):
+        flat = flattened(event)
+        assert {name: flat[name] for name in wanted} == wanted
+        assert flat.get("input_tokens", 0) in (0, len(ticket.request.prompt_ids) - 3)
+
+
+def flattened(value: Any) -> dict[str, Any]:
+    """All fields of an event, wherever they stand."""
+    if isinstance(value, list):
+        return {name: inner for each in value for name, inner in flattened(each).items()}
+    if not isinstance(value, dict):
+        return {}
+    return {name: inner for each in value.values() for name, inner in flattened(each).items()} | value
 
 
 def test_a_client_that_never_reads_blocks_nobody_and_is_let_go(
@@ -128,6 +168,21 @@ def test_what_follows_a_closed_block_of_calls_ends_the_request(
         text = "".join(answer.iter_text())
     assert engine.ticket().is_cancelled
     assert '"finish_reason": "tool_calls"' in text and "so on" not in text and "｜DSML｜" not in text
+
+
+def test_what_followed_a_closed_block_of_calls_is_no_part_of_the_next_prompt(
+    asker: httpx.Client, engine: ScriptedEngine, scripted: LiveServer
+) -> None:
+    block = '\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name="f">\n\n</｜DSML｜ invoke>\n</｜DSML｜ calls>'
+    tokenizer = scripted.served.model.tokenizer
+    called, body = tokenizer.encode_with_markers(block), BODY | {"tools": [{"name": "f"}]}
+    threading.Thread(target=lambda: say(engine.ticket(), [*called, *tokenizer.encode(" and")])).start()
+    message = asker.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
+    result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "done"}
+    threading.Thread(target=lambda: say(engine.ticket(1), [], "stop")).start()
+    asker.post("/v1/chat/completions", json=body | {"messages": [*BODY["messages"], message, result]})
+    first, second = (engine.ticket(index).request.prompt_ids for index in range(2))
+    assert second[: len(first) + len(called) + 1] == (*first, *called, tokenizer.eos_id)
 
 
 def test_a_stop_string_ends_the_request(asker: httpx.Client, engine: ScriptedEngine, scripted: LiveServer) -> None:

@@ -94,10 +94,29 @@ def test_tools_are_enforced_where_one_has_to_come_or_they_are_strict() -> None:
     required, auto = calls_shape(tools, "required"), calls_shape(strict, "auto")
     assert required is not None and required.is_required and required.is_opened and not required.tools[0].is_strict
     assert auto is not None and not auto.is_required and not auto.is_opened
-    assert auto.tools[0].parameters == {"type": "object", "additionalProperties": False}
+    assert auto.tools[0].is_strict and auto.tools[0].is_closed and not required.tools[0].is_closed
     with pytest.raises(ApiError, match="expected all or none"):
         calls_shape([*tools, *strict], "auto")
 
 
 def test_no_format_is_none() -> None:
     assert content_shape(None, "x") is None and content_shape({"type": "text"}, "x") is None
+
+
+def test_a_strict_tool_may_be_one_of_several_objects(client: openai.OpenAI) -> None:
+    ways = [
+        {"type": "object", "properties": {"to": {"const": kind}, key: {"type": "integer"}}, "required": ["to", key]}
+        for kind, key in (("person", "amount"), ("shop", "items"))
+    ]
+    schema: Any = {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}], "$defs": dict(zip("ab", ways, strict=True))}
+    tool: Any = {"type": "function", "function": {"name": "send", "parameters": schema, "strict": True}}
+    for seed in range(3):
+        answer = ask(client, tools=[tool], tool_choice="required", temperature=1.5, seed=seed)
+        for call in answer.choices[0].message.tool_calls or ():
+            assert call.type == "function"
+            if answer.choices[0].finish_reason == "tool_calls":
+                jsonschema.validate(json.loads(call.function.arguments), schema)
+    tool["function"]["parameters"] = {"type": "object", "not": {"required": ["x"]}}
+    with pytest.raises(openai.BadRequestError, match="has `not` beside its properties") as caught:
+        ask(client, tools=[tool])
+    assert isinstance(caught.value.body, dict) and "leave out `strict`" in caught.value.body["message"]

@@ -135,7 +135,16 @@ def test_one_call_is_all_where_calls_are_not_parallel(vocabulary: GrammarVocabul
     ("schema", "words"),
     [
         ({"type": "object", "properties": 1}, "is no schema of an object"),
-        ({"anyOf": [{"properties": {}}]}, "has `anyOf` beside its properties"),
+        ({"patternProperties": {"a": True}}, "has `patternProperties` beside its properties"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "is no schema of an object"),
+        ({"anyOf": [{"$ref": "#"}]}, "refers to itself"),
+        ({"$ref": "#/$defs/none"}, "refers to `#/$defs/none`, which does not exist"),
+        ({"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}, "expected `anyOf`"),
+        ({"allOf": [{"anyOf": [{"title": str(i)} for i in range(6)]}] * 2}, "has 36 alternatives, expected at most 32"),
+        (
+            {"properties": {"a": {}}, "required": ["a"], "allOf": [{"additionalProperties": False}]},
+            "is no schema of an",
+        ),
         ({"properties": {"a": {"$ref": "#/$defs/none"}}}, "does not exist"),
         ({"properties": {"a": {"type": "string", "pattern": "("}}}, "unclosed group"),
         ({"properties": {"a": {"enum": []}}}, "no value is valid for"),
@@ -148,3 +157,78 @@ def test_a_tool_that_cannot_be_enforced_is_an_error_that_names_it(
     with pytest.raises(OptionError, match=r"`tools\[0\]\.parameters`") as caught:
         constraint_maker(vocabulary, AnswerShape(False, calls=calls))
     assert words in caught.value.message and "\n" not in caught.value.message
+
+
+ROUND = {"type": "object", "properties": {"kind": {"const": "round"}, "r": {"type": "integer"}}}
+ROUND |= {"required": ["kind", "r"]}
+LONG = {"type": "object", "properties": {"kind": {"enum": ["long"]}, "r": {"type": "string"}, "w": {"type": "integer"}}}
+LONG |= {"required": ["kind", "w"]}
+DEFS: dict[str, Any] = {"Round": ROUND, "Long": LONG}
+EITHER: list[Any] = [{"$ref": "#/$defs/Round"}, {"$ref": "#/$defs/Long"}]
+WAYS: list[dict[str, Any]] = [
+    {"$ref": "#/$defs/Round", "$defs": DEFS},
+    {"anyOf": EITHER, "$defs": DEFS},
+    {"oneOf": EITHER, "discriminator": {"propertyName": "kind"}, "$defs": DEFS},
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string"}},
+        "required": ["name"],
+        "anyOf": EITHER,
+        "$defs": DEFS,
+    },
+    {"allOf": [{"properties": {"n": {"type": "integer"}}, "required": ["n"]}, {"anyOf": EITHER}], "$defs": DEFS},
+    {"anyOf": [{"type": "null"}, {"required": ["a"]}, {"properties": {"a": False}, "required": ["b"]}]},
+    {"properties": {"a": {"type": "integer"}}, "anyOf": [{"properties": {"a": {"minimum": 3}}}, {"maxProperties": 0}]},
+]
+
+
+@given(st.sampled_from(WAYS), st.booleans(), st.integers(0, 2**32))
+@settings(max_examples=20, phases=[Phase.generate], deadline=None)
+def test_whatever_calls_are_drawn_are_valid_for_one_of_the_ways_of_their_tool(
+    vocabulary: GrammarVocabulary, mini: Tokenizer, schema: dict[str, Any], is_closed: bool, seed: int
+) -> None:
+    is_strict = "maxProperties" not in json.dumps(schema)
+    tool = ToolShape("f", schema, "tools", is_strict, is_closed and is_strict)
+    maker = constraint_maker(vocabulary, AnswerShape(False, calls=CallsShape((tool,), True, is_opened=True)))
+    ids, has_ended = draw_answer(mini, maker, seed, 1030, 1500)
+    assert has_ended
+    reply = parse_reply("\n\n<｜DSML｜ calls>\n" + mini.decode(ids), thinking=False, tools=True)
+    for call in reply.calls:
+        if is_strict:
+            jsonschema.validate(json.loads(call.arguments), schema)
+        if tool.is_closed:
+            assert set(json.loads(call.arguments)) <= {"kind", "r", "w", "name", "n", "a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "body", "is_right"),
+    [
+        (WAYS[0], invoke("kind:true:round", "r:false:1"), True),
+        (WAYS[0], invoke("kind:true:round"), False),
+        (WAYS[1], invoke("kind:true:round", "r:false:1"), True),
+        (WAYS[1], invoke("kind:true:long", "r:true:x", "w:false:1"), True),
+        (WAYS[1], invoke("kind:true:long", "w:false:1"), True),
+        (WAYS[1], invoke("kind:true:round", "r:true:x"), False),
+        (WAYS[1], invoke("kind:true:long", "r:false:1"), False),
+        (WAYS[2], invoke("kind:true:long", "w:false:1"), True),
+        (WAYS[3], invoke("name:true:x", "kind:true:long", "w:false:1"), True),
+        (WAYS[3], invoke("kind:true:long", "w:false:1"), False),
+        (WAYS[4], invoke("n:false:1", "kind:true:round", "r:false:1"), True),
+        (WAYS[4], invoke("n:false:1"), False),
+        (WAYS[5], invoke("b:true:x"), True),
+        (WAYS[5], invoke("c:true:x"), False),
+    ],
+)
+def test_a_call_fits_one_of_the_ways_of_its_tool_and_no_other(
+    vocabulary: GrammarVocabulary, mini: Tokenizer, schema: dict[str, Any], body: str, is_right: bool
+) -> None:
+    for is_closed in (False, True):
+        calls = CallsShape((ToolShape("f", schema, "tools", True, is_closed),), True, is_opened=True)
+        assert accepts(vocabulary, mini, calls, body + CLOSING) is is_right
+
+
+def test_a_closed_tool_takes_no_parameter_that_it_does_not_name(vocabulary: GrammarVocabulary, mini: Tokenizer) -> None:
+    body = invoke("kind:true:round", "r:false:1", "more:true:x") + CLOSING
+    for is_closed in (False, True):
+        calls = CallsShape((ToolShape("f", WAYS[0], "tools", True, is_closed),), True, is_opened=True)
+        assert accepts(vocabulary, mini, calls, body) is not is_closed

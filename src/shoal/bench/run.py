@@ -8,6 +8,7 @@ from typing import Self
 
 import torch
 
+from shoal.assemble import MINIATURE
 from shoal.bench.budget import BudgetBench, splits_of
 from shoal.bench.budget_rows import NAME, budget_rows
 from shoal.bench.decode import Decode
@@ -16,6 +17,7 @@ from shoal.bench.kernels import KernelBench, chosen
 from shoal.bench.load import drop_from_page_cache, load_results
 from shoal.bench.machine import describe_machine, free_memory, usable_cores
 from shoal.bench.model import load_model
+from shoal.bench.overhead import Overhead, Serving
 from shoal.bench.prefill import Prefill
 from shoal.bench.probe import Probe
 from shoal.bench.region import FEWEST_EXPERTS, RELEASED, ExpertRegion, ExpertShape, Say, num_experts
@@ -79,6 +81,13 @@ class Run:
             model = load_model(checkpoint, self.isa, self.threads, self.say, progress=progress)
             self.say(f"decoding {requests} requests together, and one alone")
             yield from ServeBench(model, self._probe(), requests, tokens).results()
+
+    def serve_overhead(self, requests: int, tokens: int, serving: Serving) -> Rows:
+        """What a server adds to a token of one stream, and of so many at once, in the built-in miniature's tokens."""
+        probe = self._probe()
+        for count in (1, requests):
+            self.say(f"{count} streamed through a server on loopback, and through the engine alone")
+            yield Overhead(MINIATURE, RELEASE, serving, probe, count, tokens).result()
 
     def prefill(
         self,

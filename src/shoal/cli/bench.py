@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 GIB = 2**30
 ROUNDS, TOKENS, PASSES = 15, 16, 3
 LENGTHS = 128, 2048
-REQUESTS = 8
+REQUESTS, STREAMED = 8, 200
 SLIM_FIGURE = "decode_slim"
 
 app = typer.Typer(
@@ -104,18 +104,30 @@ def serve(
     checkpoint: Given = None,
     also: Also = None,
     requests: Annotated[int, typer.Option(min=2, help="Requests that run together.")] = REQUESTS,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each to time.")] = TOKENS,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help=f"Tokens of each to time. Default: {TOKENS}; {STREAMED} through a server.")
+    ] = None,
+    overhead: Annotated[
+        bool, typer.Option("--overhead", help="Only what the server adds to a token; needs no checkpoint.")
+    ] = False,
     isa: Isa = None,
     threads: Threads = None,
     json_file: Json = None,
 ) -> None:
-    """Tokens a second of several requests decoded together, over those of one.
+    """Tokens a second of several requests decoded together, over those of one; what the server adds to a token.
 
-    The ratio is to what bytes allow: dense weights once and the union of the step's experts once, for all of them.
+    The first ratio is to what bytes allow: dense weights once and the union of the step's experts once, for all of
+    them. The second is the added time over that of a token of the release at this memory's rate.
     """
+    if overhead and checkpoint is not None:
+        raise typer.BadParameter("`--overhead` is measured without a model, expected no checkpoint with it")
 
     def rows(run: "Run", progress: "_Progress") -> "Rows":
-        yield from run.serve(_given_or_slim(checkpoint, progress), requests, tokens, progress.total)
+        from shoal.serve.beside import serving
+
+        if not overhead:
+            yield from run.serve(_given_or_slim(checkpoint, progress), requests, tokens or TOKENS, progress.total)
+        yield from run.serve_overhead(requests, tokens or STREAMED, serving)
 
     _measure(rows, isa, threads, json_file, also)
 

@@ -123,17 +123,20 @@ class Engine:
     def drain(self, seconds: float) -> bool:
         """Take no further request, let those that are there end, and close; whether all ended in time.
 
-        Those that did not end as `deadline`.
+        Those that did not, or were there at a `cut`, end as `deadline`.
         """
         deadline = time.monotonic() + seconds
         with self._changed:
             self._refusal = self._refusal or "the engine is shutting down, expected no further request"
-        in_time = self._wait_until_idle(deadline)
-        if not in_time:
+        if not self._wait_until_idle(deadline):
             self._is_cut = True
             self._wait_until_idle(None)
         self.close()
-        return in_time
+        return not self._is_cut
+
+    def cut(self) -> None:
+        """The time of a `drain`, which runs or follows, is over. Takes no lock: a signal's handler may call."""
+        self._is_cut = True
 
     def metrics(self) -> EngineMetrics:
         """What it has done, and does, at this moment."""

@@ -110,6 +110,11 @@ def _remade(conversation: recipe.Conversation, wanted: Wanted, continues: bool) 
     )
 
 
+def as_object(schema: Any) -> Any:
+    """A tool's schema with the type that it has to have, which deepseek-recipe wants to be said."""
+    return schema if not isinstance(schema, Mapping) or "type" in schema else {"type": "object", **schema}
+
+
 def check_counts(limits: Limits, counts: Sequence[tuple[str, object, int]], schemas: Mapping[str, object]) -> None:
     """Raises `ApiError` where a list is longer, or tools or a format larger, than may be."""
     for name, value, most in counts:

@@ -3,12 +3,14 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterable
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from shoal.serve.errors import ApiError
+from shoal.serve.foreign_fields import Refused, refuse
 from shoal.serve.options import Limits
 from shoal.serve.served import served_of
 
@@ -17,11 +19,13 @@ Body = TypeVar("Body", bound=BaseModel)
 _SMALL_NBYTES = 256 * 1024
 
 
-def body_of(kind: type[Body]) -> Callable[[Request], Any]:
-    """A dependency that gives a route its body as `kind`. Raises `ApiError`: 400, 408 or 413."""
+def body_of(kind: type[Body], refused: Refused = MappingProxyType({})) -> Callable[[Request], Any]:
+    """A dependency that gives a route its body as `kind`, without what is `refused`. Raises `ApiError`."""
 
     async def read(request: Request) -> Body:
-        return checked(kind, await read_object(request, served_of(request).options.limits))
+        value = await read_object(request, served_of(request).options.limits)
+        refuse(value, refused)
+        return checked(kind, value)
 
     return read
 

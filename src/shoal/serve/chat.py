@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from shoal.engine.events import PromptEvent
+from shoal.serve import foreign_fields
 from shoal.serve.attention import attended, merged
 from shoal.serve.body import body_of
 from shoal.serve.chat_body import ChatBody, chat_turn
@@ -30,7 +31,9 @@ SEED_HEADER = "X-Shoal-Seed"
 
 
 @router.post("/v1/chat/completions", openapi_extra=described(ChatBody), response_class=JSONResponse)
-async def chat_completions(request: Request, body: Annotated[ChatBody, Depends(body_of(ChatBody))]) -> Response:
+async def chat_completions(
+    request: Request, body: Annotated[ChatBody, Depends(body_of(ChatBody, foreign_fields.CHAT))]
+) -> Response:
     """The next message of a conversation."""
     served = served_of(request)
     # A long prompt takes a while to render and to encode; others must not wait for it.

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from shoal.engine.events import PromptEvent
 from shoal.engine.request import Request as EngineRequest
 from shoal.engine.sampling_options import SamplingOptions
+from shoal.serve import foreign_fields
 from shoal.serve.attention import attended, merged
 from shoal.serve.body import body_of
 from shoal.serve.chat import SEED_HEADER
@@ -31,7 +32,9 @@ _DEFAULT_TOKENS = 16
 
 
 @router.post("/v1/completions", openapi_extra=described(CompletionBody), response_class=JSONResponse)
-async def completions(request: Request, body: Annotated[CompletionBody, Depends(body_of(CompletionBody))]) -> Response:
+async def completions(
+    request: Request, body: Annotated[CompletionBody, Depends(body_of(CompletionBody, foreign_fields.COMPLETIONS))]
+) -> Response:
     """How one text or several go on."""
     served = served_of(request)
     prompts = await asyncio.to_thread(read_prompts, body, served.model.tokenizer, served.options.limits)

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from shoal.engine.events import PromptEvent
+from shoal.serve import foreign_fields
 from shoal.serve.attention import attended
 from shoal.serve.body import body_of
 from shoal.serve.errors import SHAPES, ApiError
@@ -49,7 +50,9 @@ def ping(progress: PromptEvent | None) -> str:
 
 
 @router.post("/v1/messages", openapi_extra=described(MessagesBody), response_class=JSONResponse)
-async def messages(request: Request, body: Annotated[MessagesBody, Depends(body_of(MessagesBody))]) -> Response:
+async def messages(
+    request: Request, body: Annotated[MessagesBody, Depends(body_of(MessagesBody, foreign_fields.MESSAGES))]
+) -> Response:
     """The next message of a conversation."""
     served = served_of(request)
     # A long prompt takes a while to render and to encode; others must not wait for it.
@@ -65,7 +68,9 @@ async def messages(request: Request, body: Annotated[MessagesBody, Depends(body_
 
 
 @router.post("/v1/messages/count_tokens", openapi_extra=described(CountBody))
-async def count_tokens(request: Request, body: Annotated[CountBody, Depends(body_of(CountBody))]) -> dict[str, int]:
+async def count_tokens(
+    request: Request, body: Annotated[CountBody, Depends(body_of(CountBody, foreign_fields.MESSAGES))]
+) -> dict[str, int]:
     """How many tokens the prompt would have."""
     turn = await asyncio.to_thread(messages_turn, served_of(request), body)
     return {"input_tokens": len(turn.prompt.ids)}

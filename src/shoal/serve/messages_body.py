@@ -7,7 +7,7 @@ import deepseek_recipe as recipe
 from pydantic import BaseModel, ConfigDict, Field
 
 from shoal.engine.sampling_options import SamplingOptions
-from shoal.serve.adapted import Wanted, check_counts, conversion_options, conversion_problem, make_turn
+from shoal.serve.adapted import Wanted, as_object, check_counts, conversion_options, conversion_problem, make_turn
 from shoal.serve.body import checked
 from shoal.serve.errors import ApiError
 from shoal.serve.sampling import SamplingFields
@@ -100,6 +100,7 @@ def _convert(body: CountBody, thinking: Thinking) -> recipe.Conversation:
     for name in ("temperature", "top_p", "top_k", "seed", "stop_sequences", "output_format", "output_config"):
         given.pop(name, None)
     given["messages"] = [_with_documents(message, index) for index, message in enumerate(body.messages)]
+    given["tools"] = [_with_type(tool) for tool in given.get("tools", ())]
     given["thinking"] = {"type": "enabled", "budget_tokens": 1024} if thinking.is_on else {"type": "disabled"}
     if isinstance(thinking.effort, str):
         given["output_config"] = {"effort": thinking.effort}
@@ -107,6 +108,10 @@ def _convert(body: CountBody, thinking: Thinking) -> recipe.Conversation:
         return recipe.MessagesRequest(given).convert(conversion_options(given["model"])).conversation
     except (ValueError, recipe.ConversionError) as problem:
         raise conversion_problem(problem) from None
+
+
+def _with_type(tool: dict[str, Any]) -> dict[str, Any]:
+    return tool | {"input_schema": as_object(tool["input_schema"])} if "input_schema" in tool else tool
 
 
 def _with_documents(message: dict[str, Any], index: int) -> dict[str, Any]:

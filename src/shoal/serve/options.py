@@ -19,6 +19,7 @@ class Limits:
     choices: int = 8
     prompts: int = 64
     body_seconds: float = 60.0
+    head_seconds: float = 60.0
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from shoal.engine.events import PromptEvent
+from shoal.serve import foreign_fields
 from shoal.serve.attention import attended
 from shoal.serve.body import body_of
 from shoal.serve.errors import ApiError, openai_shape
 from shoal.serve.event_stream import EventStream, Frame, frame
 from shoal.serve.openapi import described
+from shoal.serve.response_logprobs import ResponseLogprobs
 from shoal.serve.responses_body import ResponsesBody, ResponsesTurn, input_items, responses_turn
 from shoal.serve.served import Served, served_of
 from shoal.serve.stream import Answer, Step
@@ -35,7 +37,9 @@ def stream_shape(error: ApiError) -> dict[str, Any]:
 
 
 @router.post("/v1/responses", openapi_extra=described(ResponsesBody), response_class=JSONResponse)
-async def responses(request: Request, body: Annotated[ResponsesBody, Depends(body_of(ResponsesBody))]) -> Response:
+async def responses(
+    request: Request, body: Annotated[ResponsesBody, Depends(body_of(ResponsesBody, foreign_fields.RESPONSES))]
+) -> Response:
     """The next items of a conversation."""
     served = served_of(request)
     items, response_id = input_items(served, body), f"resp_{uuid4().hex}"
@@ -43,7 +47,8 @@ async def responses(request: Request, body: Annotated[ResponsesBody, Depends(bod
     made = await asyncio.to_thread(responses_turn, served, body, items, response_id)
     answer = Answer.ask(served, made.turn, made.generator, streams=bool(body.stream))
     request.state.usage = answer.usage
-    given = Given(served, body, made, answer)
+    logprobs = None if made.turn.sampling.logprobs is None else ResponseLogprobs(served.model.tokenizer)
+    given = Given(served, body, made, answer, logprobs)
     if body.stream:
         return EventStream(given.frames(), served.options, shape=stream_shape)
     return JSONResponse(await attended(request, given.whole()))
@@ -70,6 +75,7 @@ class Given:
     body: ResponsesBody
     made: ResponsesTurn
     answer: Answer
+    logprobs: ResponseLogprobs | None = None
     reasoning_tokens: int = 0
     _reasons: bool = True
 
@@ -106,6 +112,11 @@ class Given:
             self._reasons = False
         thinks = self._reasons and self.answer.turn.parsing.thinking_initial_stage is not None
         self.reasoning_tokens += thinks and step.token is not None and step.token.token_id is not None
+        if self.logprobs is not None:
+            if step.token is not None:
+                self.logprobs.count(step.token)
+            for event in events:
+                self.logprobs.tell(event)
         return events
 
     def _tell(self, response: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """The body of `/v1/responses`, and the turn that it asks for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,10 @@ import deepseek_recipe as recipe
 from pydantic import ConfigDict, Field
 
 from shoal.engine.sampling_options import SamplingOptions
-from shoal.serve.adapted import Wanted, check_counts, conversion_options, conversion_problem, make_turn
+from shoal.serve.adapted import Wanted, as_object, check_counts, conversion_options, conversion_problem, make_turn
 from shoal.serve.errors import ApiError
-from shoal.serve.sampling import SamplingFields
+from shoal.serve.foreign_fields import check_includes
+from shoal.serve.sampling import SamplingFields, top_logprobs
 from shoal.serve.served import Served
 from shoal.serve.stream import Turn
 from shoal.serve.structured import content_shape
@@ -38,6 +39,8 @@ class ResponsesBody(SamplingFields):
     reasoning: dict[str, Any] | None = None
     text: dict[str, Any] | None = None
     metadata: dict[str, str] | None = None
+    include: list[str] | None = None
+    top_logprobs: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ def responses_turn(served: Served, body: ResponsesBody, items: list[Any], respon
     limits = served.options.limits
     counts = (("input", items, limits.messages), ("tools", body.tools, limits.tools))
     check_counts(limits, counts, {"tools": body.tools, "text": body.text})
+    check_includes(body.include or [])
     if body.background:
         raise ApiError(400, "`background` is true, expected a request that is waited for", param="background")
     if body.tool_choice == "required" and not body.tools:
@@ -82,7 +86,7 @@ def responses_turn(served: Served, body: ResponsesBody, items: list[Any], respon
         converted = request.convert(options)
     except (ValueError, recipe.ConversionError) as problem:
         raise conversion_problem(problem) from None
-    strict = {tool.name: bool(tool.strict) for tool in converted.conversation.tools}
+    strict = dict(_strict(body.tools or ()))
     wanted = Wanted(
         _sampling(body, thinking), thinking, body.stop or (), content, body.parallel_tool_calls is not False
     )
@@ -98,8 +102,29 @@ def _echoed(given: Mapping[str, Any], body: ResponsesBody) -> dict[str, Any]:
 
 
 def _readable(given: Mapping[str, Any], thinking: Thinking) -> dict[str, Any]:
+    """For deepseek-recipe; of a tool that it takes for strict it would leave out what it does not enforce itself."""
     effort = thinking.effort if isinstance(thinking.effort, str) else "high"
-    return _plain_format(given) | {"reasoning": {"effort": effort if thinking.is_on else "none"}}
+    tools = {"tools": [_lenient(tool) for tool in given["tools"]]} if "tools" in given else {}
+    return _plain_format(given) | tools | {"reasoning": {"effort": effort if thinking.is_on else "none"}}
+
+
+def _lenient(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool, or a namespace of tools."""
+    inner = tool.get("tools")
+    if isinstance(inner, list):
+        return dict(tool) | {"tools": [_lenient(each) if isinstance(each, Mapping) else each for each in inner]}
+    given = {"strict": False} if "strict" in tool else {}
+    return dict(tool) | given | ({"parameters": as_object(tool["parameters"])} if "parameters" in tool else {})
+
+
+def _strict(tools: Iterable[object], before: str = "") -> Iterator[tuple[str, bool]]:
+    """Whether each tool is, by the name that the conversation has for it."""
+    for tool in tools:
+        if isinstance(tool, Mapping):
+            name = f"{before}{tool.get('name')}"
+            yield name, bool(tool.get("strict"))
+            inner = tool.get("tools")
+            yield from _strict(inner if isinstance(inner, list) else (), f"{name}::")
 
 
 def _plain_format(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,4 +147,5 @@ def _sampling(body: ResponsesBody, thinking: Thinking) -> SamplingOptions:
     default = _DEFAULT_TOKENS
     if thinking.is_on:
         default = _DEFAULT_MAX_EFFORT_TOKENS if thinking.effort == "max" else _DEFAULT_THINKING_TOKENS
-    return body.options(body.max_output_tokens or default)
+    wants = body.top_logprobs or "message.output_text.logprobs" in (body.include or ())
+    return body.options(body.max_output_tokens or default, top_logprobs(body.top_logprobs) if wants else None)

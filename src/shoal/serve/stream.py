@@ -104,7 +104,7 @@ class Answer:
         return cls(served, turn, ticket, reader, Usage(len(turn.prompt.ids)))
 
     async def updates(self) -> AsyncGenerator[Update, None]:
-        """How far the prompt is, then the chunks, in order, as they come.
+        """How far the prompt is, and the chunks, in order, as they come; the first of them as soon as the request runs.
 
         Closing it, in any way, ends the request. Raises `ApiError` when the engine cannot go on.
         """
@@ -112,14 +112,14 @@ class Answer:
         is_first = True
         try:
             async for event in self.ticket:
-                if isinstance(event, PromptEvent):
-                    self.usage.cached = event.cached
-                    yield event
-                    continue
                 if is_first:
                     is_first = False
-                    self.usage.cached = self.ticket.cached_tokens
+                    self.usage.cached = event.cached if isinstance(event, PromptEvent) else self.ticket.cached_tokens
+                    # Not held for the first token: some clients take only an event of the protocol for a sign of life.
                     yield Step(self.reader.start(self.usage.prompt, self.usage.cached))
+                if isinstance(event, PromptEvent):
+                    yield event
+                    continue
                 was_over = self.reader.is_over
                 yield Step(self.reader.push(self._text(event, detokenizer), int(event.token_id is not None)), event)
                 if self.reader.is_stopped or was_over:

@@ -59,7 +59,8 @@ def calls_shape(
         message = f"the tool `{name}` is not `strict` while another is, expected all or none of `tools`"
         raise ApiError(400, message, param="tools", code="invalid_value")
     shapes = tuple(
-        ToolShape(function["name"], _parameters(function), f"tools[{index}].parameters", is_strict)
+        # A strict tool takes what it names and nothing else, as OpenAI has it.
+        ToolShape(function["name"], _parameters(function), f"tools[{index}].parameters", is_strict, is_strict)
         for index, (function, is_strict) in enumerate(zip(functions, strict, strict=True))
     )
     required = choice == "required"
@@ -67,11 +68,8 @@ def calls_shape(
 
 
 def _parameters(function: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The schema; that of a strict tool takes what it names and nothing else, as OpenAI has it."""
     found = function.get("parameters", function.get("input_schema"))
-    if not isinstance(found, Mapping):
-        return None
-    return {**found, "additionalProperties": False} if function.get("strict") else found
+    return found if isinstance(found, Mapping) else None
 
 
 def compile_shape(

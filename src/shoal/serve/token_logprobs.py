@@ -8,8 +8,8 @@ from shoal.text.tokenizer import Tokenizer
 
 
 def chat_entry(tokenizer: Tokenizer, event: TokenEvent) -> dict[str, Any] | None:
-    """A token of an answer as chat completions tell it; None where nothing was asked, or no token came."""
-    if event.token_id is None or event.logprobs is None:
+    """A token of an answer as chat completions tell it; None where nothing was asked, or no token came that is text."""
+    if event.token_id is None or event.logprobs is None or event.token_id in tokenizer.marker_ids():
         return None
     top = [_one(tokenizer, token_id, logprob) for token_id, logprob in event.logprobs.top]
     return _one(tokenizer, event.token_id, event.logprobs.logprob) | {"top_logprobs": top}

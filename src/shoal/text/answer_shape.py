@@ -21,12 +21,16 @@ class ContentShape:
 
 @dataclass(frozen=True)
 class ToolShape:
-    """A tool whose calls have to fit `parameters`, a JSON Schema of an object; None lets any."""
+    """A tool whose calls have to fit `parameters`, a JSON Schema of an object; None lets any.
+
+    `is_strict` refuses a schema that cannot be enforced entirely, `is_closed` parameters that it does not name.
+    """
 
     name: str
     parameters: Mapping[str, Any] | None
     where: str
     is_strict: bool = True
+    is_closed: bool = False
 
 
 @dataclass(frozen=True)

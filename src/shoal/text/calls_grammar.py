@@ -11,6 +11,7 @@ from typing import Any
 
 from shoal.errors import OptionError
 from shoal.text.answer_shape import CallsShape, ToolShape
+from shoal.text.call_parameters import Way, target_of, ways_of
 from shoal.text.json_grammar import Schema, check_schema, json_rule
 
 RAW = r"/(?s:.*)<\//"
@@ -46,47 +47,40 @@ def calls_grammar(shape: CallsShape, dsml_id: int) -> str:
         f"KEY: {KEY}",
     ]
     for index, tool in enumerate(shape.tools):
-        rules += _ToolRules(tool, f"call_{index}", marker).rules()
+        rules += _tool_rules(tool, f"call_{index}", marker)
     return "\n".join(rules) + "\n"
 
 
+def _tool_rules(tool: ToolShape, name: str, marker: str) -> list[str]:
+    """Of a tool's calls, in any of the ways that its schema allows, from its name on; named `name` and what follows."""
+    if tool.parameters is not None:
+        check_schema(tool.parameters, tool.where)
+    ways = [Way({}, (), True)] if tool.parameters is None else ways_of(tool)
+    firsts = " | ".join(f"{name}_{index}_first_0" for index in range(len(ways)))
+    rules = [f"{name}: {_literal(tool.name + chr(34) + '>' + chr(10))} ({firsts})"]
+    for index, way in enumerate(ways):
+        rules += _WayRules(tool, way, f"{name}_{index}", marker).rules()
+    return rules
+
+
 @dataclass(frozen=True)
-class _ToolRules:
-    """The rules of one tool's calls, from its name to the slash of the closing tag; their names begin with `name`.
+class _WayRules:
+    """The rules of one way to call a tool, to the slash of the closing tag; their names begin with `name`.
 
     `first_i` stands where no parameter has come and the i-th may, `after_i` behind the `<` that follows one.
     """
 
     tool: ToolShape
+    way: Way
     name: str
     marker: str
 
     def rules(self) -> list[str]:
-        """Of the call, its parameters and their values."""
-        head = f"{self.name}: {_literal(self.tool.name + chr(34) + '>' + chr(10))} {self.name}_first_0"
-        if self.tool.parameters is None:
-            return [head, *self._ends(0, {}, extra=True)]
-        check_schema(self.tool.parameters, self.tool.where)
-        schema = self._object()
-        extra, required = schema.get("additionalProperties", True), schema.get("required", [])
-        named = {key: extra for key in required if isinstance(key, str)} if isinstance(required, list) else {}
-        # In the schema's order, those that are only required last.
-        properties = {**schema.get("properties", {}), **named, **schema.get("properties", {})}
-        rules = [head]
-        for index, (key, value) in enumerate(properties.items()):
-            rules += self._parameter(index, key, value, is_required=key in named)
-        return rules + self._ends(len(properties), properties, extra)
-
-    def _object(self) -> Mapping[str, Any]:
-        """The schema whose properties are the parameters."""
-        schema = _resolved(self.tool.parameters, self.tool.parameters)
-        properties = schema.get("properties", {}) if isinstance(schema, Mapping) else None
-        if not isinstance(schema, Mapping) or not isinstance(properties, Mapping):
-            raise OptionError(f"`{self.tool.where}` is no schema of an object, expected one with `properties`")
-        hard = sorted({"anyOf", "allOf", "oneOf", "patternProperties"} & set(schema))
-        if hard and self.tool.is_strict:
-            raise OptionError(f"`{self.tool.where}` has `{hard[0]}` beside its properties, which cannot be enforced")
-        return schema
+        """Of the parameters and their values."""
+        rules, may_come = list[str](), {key: value for key, value in self.way.named.items() if value is not False}
+        for index, (key, value) in enumerate(may_come.items()):
+            rules += self._parameter(index, key, value, is_required=key in self.way.required)
+        return rules + self._ends(len(may_come), self.way.named, self.way.extra)
 
     def _parameter(self, index: int, key: str, value: Schema, *, is_required: bool) -> list[str]:
         """A parameter that may be the first, or behind others, or absent where it is not required."""
@@ -191,24 +185,12 @@ def _resolved(schema: object, root: object) -> Any:
     """`schema`, or what its reference stands for; a reference that leads nowhere is left for the compiler to name."""
     seen = 0
     while isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str) and set(schema) <= {"$ref", *_PLAIN_KEYS}:
-        target = _target(schema["$ref"], root)
+        target = target_of(schema["$ref"], root)
         seen += 1
         if target is None or seen > len(schema) + 64:
             return schema
         schema = target
     return schema
-
-
-def _target(reference: str, root: object) -> object:
-    if not reference.startswith("#"):
-        return None
-    found = root
-    for part in reference[1:].split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
-        if not isinstance(found, Mapping) or key not in found:
-            return None
-        found = found[key]
-    return found
 
 
 def _rooted(schema: Schema, root: object) -> Schema:

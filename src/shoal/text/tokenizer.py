@@ -35,6 +35,7 @@ class Tokenizer:
         self.path = path
         self.vocab_size = whole.get_vocab_size()
         self._whole = whole
+        self._marker_ids = frozenset(whole.get_added_tokens_decoder())
         # Shares the model; what it lacks is the added vocabulary.
         self._plain = Wrapped(whole.model)
         if whole.normalizer is not None:
@@ -66,7 +67,7 @@ class Tokenizer:
 
     def marker_ids(self) -> frozenset[int]:
         """The ids of all markers, whether the file flags them special or not: no plain text becomes one."""
-        return frozenset(self._whole.get_added_tokens_decoder())
+        return self._marker_ids
 
     def encode(self, text: str) -> list[int]:
         """The ids of `text` as plain characters: marker spellings in it stay text.
