@@ -4,7 +4,6 @@ The checks triple the cost of a small forward, so the folders that run whole mod
 what they run is checked in the other folders.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import jaxtyping
@@ -27,15 +26,14 @@ settings.register_profile(
 settings.load_profile("shoal")
 
 DATA = Path(__file__).parent / "data"
-LONG_RUNNING = {"sameness", "oracle", "mutations", "bench", "semantic", "serve"}
+# "tests": the files beside this one, which load the miniature and ask it.
+LONG_RUNNING = {"sameness", "oracle", "mutations", "bench", "semantic", "serve", "tracing", "cli", "eval", "tests"}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _shape_checks(request: pytest.FixtureRequest) -> Iterator[None]:
-    folder = Path(str(request.path)).parent.name
-    jaxtyping.config.update("jaxtyping_disable", folder in LONG_RUNNING)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the fixtures of all scopes, which run models too."""
+    jaxtyping.config.update("jaxtyping_disable", item.path.parent.name in LONG_RUNNING)
 
 
 @pytest.fixture(scope="session")

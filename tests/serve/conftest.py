@@ -23,6 +23,10 @@ from shoal.text.tokenizer import Tokenizer
 KEY = "sk-of-the-tests"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.import_plugin("schemathesis.pytest.plugin")
+
+
 @dataclass(frozen=True)
 class LiveServer:
     """A server that answers, and what it is made of."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import jaxtyping
 import pytest
 from torch import Tensor
 
@@ -12,14 +11,6 @@ from shoal.model.backbone import Backbone
 from shoal.tracing.trace import trace_backbone
 
 IDS = [0, 331, 419, 82, 756, 84, 329]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _shape_checks() -> Iterator[None]:
-    """Off here: these tests run whole models, whose operators are checked in their own folders."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")
