@@ -189,6 +189,39 @@ void drive_index(Run run, size_t number, size_t tokens, size_t keys, const Index
     report("index_select", "scores", number, scores);
 }
 
+// Sequences with other keys each, and one without tokens.
+void drive_index_select_step(Run run) {
+    each_case({1, 2, 5}, {1, 40, 300}, [&](size_t number, size_t count, size_t keys) {
+        Inputs inputs(number);
+        const size_t heads = 5, dim = 64, best = 20;
+        std::vector<ShoalIndexSelect> sequences(count);
+        std::vector<Buffer<uint8_t>> codes;
+        std::vector<Buffer<uint16_t>> weights;
+        std::vector<PagedRows> pages;
+        std::vector<Buffer<int64_t>> whole;
+        for (size_t i = 0; i < count; ++i) {
+            const size_t tokens = i == 1 ? 0 : 1 + 2 * i, own = keys + 7 * i;
+            codes.push_back(inputs.bytes(tokens * heads * dim / 2));
+            codes.push_back(inputs.e8m0(tokens * heads * dim / 32, {124, 130}));
+            weights.push_back(inputs.bf16(tokens * heads, 1));
+            pages.emplace_back(inputs.bytes(own * dim / 2), inputs.e8m0(own * dim / 32, {124, 130}), own, number);
+            whole.emplace_back(tokens);
+            for (size_t token = 0; token < tokens; ++token) whole.back()[token] = static_cast<int64_t>(own);
+            whole.emplace_back(tokens * best);
+        }
+        for (size_t i = 0; i < count; ++i) {
+            ShoalIndexSelect& p = sequences[i];
+            p.q_codes = codes[2 * i].data(), p.q_scales = codes[2 * i + 1].data(), p.weights = weights[i].data();
+            p.key_pages = pages[i], p.visible = whole[2 * i].data(), p.selected = whole[2 * i + 1].data();
+            p.tokens = i == 1 ? 0 : 1 + 2 * i, p.heads = heads, p.dim = dim, p.keys = keys + 7 * i, p.count = best;
+            p.block = 1;
+        }
+        const ShoalIndexSelectStep p = {sequences.data(), count};
+        run.kernels->index_select_step(&p, run.pool);
+        for (size_t i = 0; i < count; ++i) report("index_select_step", "selected", number, whole[2 * i + 1]);
+    });
+}
+
 void drive_index_select(Run run) {
     const IndexSize small = {6, 64, 20, 16, 3}, wide = {3, 256, 20, 16, 3}, narrow = {4, 32, 512, 64, 40};
     const Range usual = {124, 130}, spread = {118, 136}, any = {0, 254};

@@ -11,7 +11,7 @@ from torch import Tensor
 from shoal.ops.addresses import address, empty_quantized, quantized_addresses
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.kernels import Kernels
-from shoal.ops.paged_rows import PagedRows, place_of
+from shoal.ops.paged_rows import PagedRows, Place, place_of
 from shoal.ops.quantize import Q4C, Q8, Quantized
 from shoal.ops.rotation import Rotation
 from shoal.ops.sparse_attention import SelectedEntries, WindowKeys, attend
@@ -131,16 +131,16 @@ def _attend_native(
     topk = 0 if sequences[0].selected is None else sequences[0].selected.shape[1]
     assert tokens == sum(one.count for one in sequences) == kv.codes.shape[0] == rotation.cos.shape[0], q.shape
     assert replaced.rows.codes.shape[0] == sum(one.num_kept for one in sequences), replaced.rows.codes.shape
-    # Places own what they had to copy: kept until the kernel returns.
-    listed, places = [], []
+    # What had to be copied, kept until the kernel returns.
+    listed, kept = [], list[Place | Tensor]()
     for one in sequences:
         assert one.ring.codes.shape == (window, dim) and one.ring.format is Q8, one.ring.codes.shape
         entries = NO_ENTRIES
         if one.entries is not None and one.selected is not None:
             assert one.selected.shape == (one.count, topk), (one.selected.shape, one.count, topk)
-            place = place_of(one.entries, Q4C, dim)
-            places.append(place)
-            entries = address(place.addresses), place.codes, place.scales, place.shift, address(one.selected)
+            place, selected = place_of(one.entries, Q4C, dim), one.selected.contiguous()
+            kept += place, selected
+            entries = address(place.addresses), place.codes, place.scales, place.shift, address(selected)
         listed.append((one.count, one.position, *quantized_addresses(one.ring), *entries))
     q, y = q.contiguous(), torch.empty(q.shape, dtype=torch.bfloat16)
     kernels.native.attend_step(
@@ -149,4 +149,5 @@ def _attend_native(
         *(heads, dim, window, topk, rotation.cos.shape[1], _score_scale(dim), address(y)),
         *(*quantized_addresses(replaced.rows), address(replaced.is_full)),
     )
+    del kept
     return y
