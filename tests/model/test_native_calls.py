@@ -56,6 +56,16 @@ def test_a_token_costs_as_many_calls_as_counted(native: Backbone) -> None:
     assert set(decode(native, 4)) == {calls_of_a_token(native.config)}
 
 
+def test_more_sequences_cost_no_more_calls(native: Backbone) -> None:
+    caches = [native.new_cache() for _ in range(5)]
+    assert native.arithmetic.kernels is not None
+    counter = native.arithmetic.kernels.native
+    native.forward(Batch.build([[0, 5, 1][: 1 + number % 3] for number in range(5)], caches), caches)
+    before = counter.calls
+    native.forward(Batch.build([[7], [8], [9, 10, 11], [12], [13]], caches), caches)
+    assert counter.calls - before == calls_of_a_token(native.config)
+
+
 def test_a_token_of_the_release_costs_at_most_300_calls() -> None:
     assert calls_of_a_token(load_config(RELEASE)) == 279 <= MOST_CALLS
 

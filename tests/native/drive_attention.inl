@@ -83,6 +83,54 @@ void drive_attention(Run run) {
                 drive_attention(run, number++, tokens, position, size);
 }
 
+// Sequences of 0, 1, .. tokens at other positions, some longer than the window; every other step has no entries.
+void drive_attend_step(Run run) {
+    each_case({1, 2, 4, 8}, {0, 9}, [&](size_t number, size_t count, size_t longest) {
+        Inputs inputs(number);
+        const size_t heads = 5, dim = 64, window = 8, topk = number % 2 ? 20 : 0, pairs = 8, entries = 90;
+        std::vector<size_t> tokens(count);
+        size_t all = 0, kept = 0;
+        for (size_t i = 0; i < count; ++i) {
+            tokens[i] = longest ? inputs.below(static_cast<uint32_t>(longest + 4)) : 1;
+            all += tokens[i];
+            kept += tokens[i] < window ? tokens[i] : window;
+        }
+        const Buffer<uint16_t> q = inputs.bf16(all * heads * dim, 1);
+        const Rows8 own(inputs, all, dim, kUsual);
+        const Buffer<uint8_t> entry_codes = inputs.bytes(entries * dim / 2);
+        Buffer<uint8_t> entry_scales = inputs.bytes(entries * dim / 16);
+        for (size_t i = 0; i < entries * dim / 16; ++i)
+            entry_scales[i] = static_cast<uint8_t>(0x30 + entry_scales[i] % 16);
+        const PagedRows entry_pages(entry_codes, entry_scales, entries, number);
+        Buffer<int64_t> selected(all * topk);
+        for (size_t i = 0; i < all * topk; ++i) selected[i] = i % topk < 11 ? static_cast<int64_t>(inputs.below(entries)) : -1;
+        const Buffer<float> sink = inputs.floats(heads, 1), angles = inputs.floats(all * pairs, 0);
+        Buffer<uint16_t> y(all * heads * dim);
+        Buffer<uint8_t> replaced_codes(kept * dim), replaced_scales(kept * dim / 32), is_full(1);
+        std::vector<Rows8> held;
+        for (size_t i = 0; i < count; ++i) held.emplace_back(inputs, window, dim, kUsual);
+        std::vector<ShoalAttention> sequences;
+        std::vector<ShoalRing> rings;
+        size_t row = 0;
+        for (size_t i = 0; i < count; row += tokens[i++]) {
+            rings.push_back({held[i].codes.data(), held[i].scales.data()});
+            sequences.push_back({q + row * heads * dim, own.codes + row * dim,
+                                 own.scales + row * dim / 32, held[i].codes, held[i].scales, entry_pages,
+                                 topk ? selected.data() + row * topk : nullptr, sink, angles + row * pairs,
+                                 angles + row * pairs, tokens[i], heads, dim, window, topk, pairs,
+                                 static_cast<int64_t>(inputs.below(40)), 0.125f, y.data() + row * heads * dim});
+        }
+        const ShoalAttendStep p = {sequences.data(), rings.data(), count, {replaced_codes, replaced_scales}, is_full};
+        run.kernels->attend_step(&p, run.pool);
+        report("attend_step", "y", number, y);
+        report("attend_step", "replaced", number, replaced_codes);
+        report("attend_step", "replaced scales", number, replaced_scales);
+        report("attend_step", "is_full", number, is_full);
+        for (size_t i = 0; i < count; ++i) report("attend_step", "ring", number, held[i].codes);
+        for (size_t i = 0; i < count; ++i) report("attend_step", "ring scales", number, held[i].scales);
+    });
+}
+
 void drive_rotate_rows(Run run) {
     each_case(kRows, {4, 32}, [&](size_t number, size_t rows, size_t pairs) {
         Inputs inputs(number);
@@ -139,6 +187,39 @@ void drive_index(Run run, size_t number, size_t tokens, size_t keys, const Index
     report("index_select", "selected", number, selected);
     report("index_select", "candidate_positions", number, members);
     report("index_select", "scores", number, scores);
+}
+
+// Sequences with other keys each, and one without tokens.
+void drive_index_select_step(Run run) {
+    each_case({1, 2, 5}, {1, 40, 300}, [&](size_t number, size_t count, size_t keys) {
+        Inputs inputs(number);
+        const size_t heads = 5, dim = 64, best = 20;
+        std::vector<ShoalIndexSelect> sequences(count);
+        std::vector<Buffer<uint8_t>> codes;
+        std::vector<Buffer<uint16_t>> weights;
+        std::vector<PagedRows> pages;
+        std::vector<Buffer<int64_t>> whole;
+        for (size_t i = 0; i < count; ++i) {
+            const size_t tokens = i == 1 ? 0 : 1 + 2 * i, own = keys + 7 * i;
+            codes.push_back(inputs.bytes(tokens * heads * dim / 2));
+            codes.push_back(inputs.e8m0(tokens * heads * dim / 32, {124, 130}));
+            weights.push_back(inputs.bf16(tokens * heads, 1));
+            pages.emplace_back(inputs.bytes(own * dim / 2), inputs.e8m0(own * dim / 32, {124, 130}), own, number);
+            whole.emplace_back(tokens);
+            for (size_t token = 0; token < tokens; ++token) whole.back()[token] = static_cast<int64_t>(own);
+            whole.emplace_back(tokens * best);
+        }
+        for (size_t i = 0; i < count; ++i) {
+            ShoalIndexSelect& p = sequences[i];
+            p.q_codes = codes[2 * i].data(), p.q_scales = codes[2 * i + 1].data(), p.weights = weights[i].data();
+            p.key_pages = pages[i], p.visible = whole[2 * i].data(), p.selected = whole[2 * i + 1].data();
+            p.tokens = i == 1 ? 0 : 1 + 2 * i, p.heads = heads, p.dim = dim, p.keys = keys + 7 * i, p.count = best;
+            p.block = 1;
+        }
+        const ShoalIndexSelectStep p = {sequences.data(), count};
+        run.kernels->index_select_step(&p, run.pool);
+        for (size_t i = 0; i < count; ++i) report("index_select_step", "selected", number, whole[2 * i + 1]);
+    });
 }
 
 void drive_index_select(Run run) {

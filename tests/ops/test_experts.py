@@ -1,7 +1,5 @@
 """Routed experts, their sum and SwiGLU with Q8: every build, any rows and threads, the bits of wide arithmetic."""
 
-from dataclasses import dataclass
-
 import pytest
 import torch
 from torch import Tensor
@@ -9,6 +7,7 @@ from torch import Tensor
 from shoal.formats.float8 import E4M3_NAN
 from shoal.ops.expert import apply_expert, swiglu
 from shoal.ops.kernels import Kernels, available_isas
+from shoal.ops.mixture import ExpertWeights as Expert
 from shoal.ops.quantize import Q8, Quantized, quantize_q8_torch
 from shoal.ops.weights import Float4Weight
 from shoal.ops.wide import Wide
@@ -16,13 +15,6 @@ from shoal.ops.wide import Wide
 WIDE = Wide()
 LIMIT = 10.0
 DIM, INTER = 608, 352  # 19 and 11 blocks: not whole groups of 8 or 16
-
-
-@dataclass(frozen=True)
-class Expert:
-    w1: Float4Weight
-    w2: Float4Weight
-    w3: Float4Weight
 
 
 @pytest.fixture

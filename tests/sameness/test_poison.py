@@ -24,7 +24,8 @@ def poison(cache: SequenceCache) -> None:
     for ring in cache.rings.values():
         ring.rows.codes[ring.length :] = 0xFF
         ring.rows.scales[ring.length :] = 0xFF
-        fill(ring._overwritten)
+        if ring._replaced is not None:
+            fill(ring._replaced.rows)
     for rows in (*cache.entries.values(), *cache.index_keys.values()):
         for number in range(cache.num_pages):
             fill(rows.page(number)[slice(max(rows.count - number * rows.part.rows, 0), None)])

@@ -41,7 +41,8 @@ class Sampler:
 
         Equal logits rank by id, lower first. Raises `OptionError` where the constraint allows no token.
         """
-        if not bool(logits.isfinite().all()):
+        # The least and the largest are not finite where any is not: one pass, without a vector of answers.
+        if not all(bound.isfinite() for bound in torch.aminmax(logits)):
             raise CheckpointError(
                 f"the logits for position {position} are not finite",
                 hint="a weight of the checkpoint is damaged; compare its files with the published checksums.",
@@ -72,8 +73,8 @@ class Sampler:
     def _draw(self, logits: Float32[Tensor, "vocab"], position: int) -> int:
         options = self.options
         if options.temperature == 0.0:
-            # Not torch.argmax, which promises no order among equals.
-            return int((logits == logits.max()).nonzero()[0, 0])
+            # The first of equals, which torch.argmax does not promise.
+            return int(logits.numpy().argmax())
         weights, ids = ranked_weights(logits, options.temperature)
         weights = weights[: kept_ranks(weights, options.top_k, options.min_p)]
         return int(ids[draw(weights, options.top_p, uniform(options.seed, position))])

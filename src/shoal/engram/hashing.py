@@ -5,6 +5,8 @@ position inside an image span and for one before the sequence began: spec §6.2 
 ("p < s or c = DEAD"), and blocked is blocked, so one sentinel serves both.
 """
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,25 +36,37 @@ def hash_rows(layer: LayerTables, history: Int64Array, compressed: Int64Array, *
     of a blocked lookback. All products and their xor stay below 2^63, so nothing wraps.
     """
     assert history.shape == (layer.history_length,), (history.shape, layer.history_length)
+    return hash_lookbacks(layer, lookbacks(history, compressed), pad=pad)
+
+
+def lookbacks(history: Int64Array, compressed: Int64Array) -> Int64Array:
+    """What each token of a chunk looks back at: int64 [tokens, 1 + history_length], itself first.
+
+    Those of several sequences may be put end to end: every row is hashed by itself.
+    """
     assert history.dtype == compressed.dtype == np.int64, (history.dtype, compressed.dtype)
-    heads = len(layer.primes[0])
-    hashes = np.repeat(_ngram_hashes(layer, history, compressed, pad), heads, axis=1)
-    rows: Int64Array = hashes % np.array(layer.buckets) + np.array(layer.offsets)
+    ids = np.concatenate([history, compressed])
+    return ids[np.arange(len(history), len(ids))[:, None] - np.arange(1 + len(history))]
+
+
+def hash_lookbacks(layer: LayerTables, ids: Int64Array, *, pad: int) -> Int64Array:
+    """`hash_rows` of tokens that look back at `ids` [tokens, 1 + history_length]."""
+    rows: Int64Array = np.repeat(_ngram_hashes(layer, ids, pad), len(layer.primes[0]), axis=1)
+    rows %= _array(layer.buckets)
+    rows += _array(layer.offsets)
     return rows
 
 
-def _ngram_hashes(layer: LayerTables, history: Int64Array, compressed: Int64Array, pad: int) -> Int64Array:
+@cache
+def _array(values: tuple[int, ...]) -> Int64Array:
+    """Made once: a token of a short step is hashed in the time that this takes."""
+    return np.array(values, dtype=np.int64)
+
+
+def _ngram_hashes(layer: LayerTables, ids: Int64Array, pad: int) -> Int64Array:
     """rho_1, rho_2, ... of each token: int64 [tokens, n-grams]."""
-    ids = np.concatenate([history, compressed])
-    blocked = np.zeros(len(compressed), dtype=np.bool_)
-    rho = np.zeros(len(compressed), dtype=np.int64)
-    hashes = np.empty((len(compressed), layer.history_length), dtype=np.int64)
-    for lookback, multiplier in enumerate(layer.multipliers):
-        start = layer.history_length - lookback
-        seen = ids[start : start + len(compressed)]
-        # Sticky: beyond an image or the sequence start nothing is read again, even if it is text.
-        blocked = blocked | (seen == DEAD)
-        rho = rho ^ np.where(blocked, pad, seen) * np.int64(multiplier)
-        if lookback:
-            hashes[:, lookback - 1] = rho
+    # Sticky: beyond an image or the sequence start nothing is read again, even if it is text.
+    blocked = np.logical_or.accumulate(ids == DEAD, axis=1)
+    products = np.where(blocked, pad, ids) * _array(layer.multipliers)
+    hashes: Int64Array = np.bitwise_xor.accumulate(products, axis=1)[:, 1:]
     return hashes

@@ -2,21 +2,18 @@
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import BFloat16, Float32
 from torch import Tensor
 
 from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
-from shoal.model.cache import SequenceCache
 from shoal.model.compressor import Compressor
 from shoal.model.indexer import Indexer
 from shoal.model.step import Step
 from shoal.ops.arithmetic import Arithmetic
-from shoal.ops.attention_projections import InputProjections, OutputProjections, project_in, project_out
-from shoal.ops.quantize import Quantized
+from shoal.ops.attention_projections import InputProjections, OutputProjections, Projected, project_in, project_out
 from shoal.ops.rotation import Rotation
-from shoal.ops.sparse_attention import SelectedEntries, WindowKeys, attend
+from shoal.ops.step_attention import Replaced, StepSequence, attend_step
 from shoal.ops.sublayer import Entered
 
 
@@ -54,26 +51,19 @@ class Attention:
             self.compressor.extend(entered.x, step)
         if self.indexer is not None:
             self.indexer.select(entered.x, projected.qr, step)
-        attended = [
-            self._attend(projected.q[span.rows], projected.kv[span.rows], number, cache, rotation[span.rows], step)
-            for number, span, cache in step.sequences()
-        ]
-        # One sequence's rows are the batch's: no copy.
-        o = attended[0] if len(attended) == 1 else torch.cat(attended)
+        o = self._attend(projected, rotation, step)
         return project_out(o, self.weights.output, streams, entered.mix, self.arithmetic)
 
-    def _attend(
-        self,
-        q: BFloat16[Tensor, "tokens heads dim"],
-        kv: Quantized,
-        number: int,
-        cache: SequenceCache,
-        rotation: Rotation,
-        step: Step,
-    ) -> BFloat16[Tensor, "tokens heads dim"]:
-        ring, source = cache.rings[self.plan.layer_id], self.plan.kv_source
-        window = WindowKeys(ring.rows, kv, ring.length)
-        compressed = None if source is None else SelectedEntries(cache.entries[source], step.selected[number])
-        out = attend(q, window, compressed, self.weights.sink, rotation, self.arithmetic)
-        ring.write(kv)
-        return out
+    def _attend(self, projected: Projected, rotation: Rotation, step: Step) -> BFloat16[Tensor, "tokens heads dim"]:
+        source, sequences, rings, row = self.plan.kv_source, [], [], 0
+        for number, span, cache in step.sequences():
+            ring = cache.rings[self.plan.layer_id]
+            entries, selected = (None, None) if source is None else (cache.entries[source], step.selected[number])
+            sequences.append(StepSequence(span.count, span.position, ring.rows, entries, selected))
+            rings.append((ring, row))
+            row += sequences[-1].num_kept
+        replaced = Replaced.room(row, self.config.head_dim)
+        for (ring, first), one in zip(rings, sequences, strict=True):
+            ring.expect(one.count, replaced, first)
+        kv, sink = projected.kv, self.weights.sink
+        return attend_step(projected.q, kv, sequences, sink, rotation, replaced, self.arithmetic)

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import BFloat16, Float32, Int64
 from torch import Tensor
 
 from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
-from shoal.engram.hashing import Int64Array, hash_rows
+from shoal.engram.hashing import Int64Array, hash_lookbacks, lookbacks
 from shoal.engram.layout import EngramLayout
 from shoal.engram.token_map import TokenMap
 from shoal.model.batch import Batch
@@ -51,9 +52,9 @@ class EngramAddresses:
     layout: EngramLayout
     token_map: TokenMap
 
-    def rows(self, history: Int64Array, compressed: Int64Array) -> list[Int64Array]:
-        """Of every Engram layer the rows [tokens, columns] of the compressed ids that follow a sequence's history."""
-        return [hash_rows(tables, history, compressed, pad=self.token_map.pad) for tables in self.layout.layers]
+    def rows(self, ids: Int64Array) -> list[Int64Array]:
+        """Of every Engram layer the rows [tokens, columns] of tokens that look back at `ids`."""
+        return [hash_lookbacks(tables, ids, pad=self.token_map.pad) for tables in self.layout.layers]
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Backbone:
         if self.addresses is None:
             return
         compressed = self.addresses.token_map.compress(token_ids)
-        hashed = self.addresses.rows(cache.history.ids, compressed)
+        hashed = self.addresses.rows(lookbacks(cache.history.ids, compressed))
         for tables, rows in zip(self.addresses.layout.layers, hashed, strict=True):
             self.engram_rows.request(tables.layer_id, rows.flatten().tolist())
 
@@ -161,6 +162,7 @@ class Backbone:
         return Step(
             batch,
             caches,
+            positions,
             rotation_at(positions, self.frequencies.window, self.arithmetic),
             rotation_at(positions, self.frequencies.yarn, self.arithmetic),
             self._engram_rows(batch, caches),
@@ -171,15 +173,13 @@ class Backbone:
         """Row ids of every Engram layer. They depend on token ids only, so they are requested before layer 0 runs."""
         if self.addresses is None:
             return []
-        layout, token_map = self.addresses.layout, self.addresses.token_map
-        per_layer: list[list[Tensor]] = [[] for _ in layout.layers]
+        layout = self.addresses.layout
+        dead = None if batch.image_mask is None else batch.image_mask.numpy()
+        compressed, seen = self.addresses.token_map.compress(batch.token_ids.numpy(), dead), []
         for span, cache in zip(batch.spans, caches, strict=True):
-            dead = None if batch.image_mask is None else batch.image_mask[span.rows].numpy()
-            compressed = token_map.compress(batch.token_ids[span.rows].numpy(), dead)
-            for rows, hashed in zip(per_layer, self.addresses.rows(cache.history.ids, compressed), strict=True):
-                rows.append(torch.from_numpy(hashed))
-            cache.history.extend(compressed)
-        row_ids = [torch.cat(rows) for rows in per_layer]
+            seen.append(lookbacks(cache.history.ids, compressed[span.rows]))
+            cache.history.extend(compressed[span.rows])
+        row_ids = [torch.from_numpy(rows) for rows in self.addresses.rows(np.concatenate(seen))]
         for tables, rows_of_layer in zip(layout.layers, row_ids, strict=True):
             self.engram_rows.request(tables.layer_id, rows_of_layer.unique().tolist())
         return row_ids

@@ -43,7 +43,7 @@ class Compressor:
         pooled, counts = self._pool(x, step)
         starts = [cache.entries[self.plan.layer_id].count for cache in step.caches]
         # A group sits at the position of its first token.
-        groups = torch.cat([torch.arange(s, s + n) for s, n in zip(starts, counts, strict=True)])
+        groups = torch.tensor([s + i for s, n in zip(starts, counts, strict=True) for i in range(n)], dtype=torch.int64)
         rotation = rotation_at(groups * self.plan.compress_ratio, self.frequencies, self.arithmetic)
         entries, keys = finish_latents(pooled, self.weights.latents, rotation, self.eps, self.arithmetic)
         start = 0
@@ -62,9 +62,9 @@ class Compressor:
             return pooled, [span.count for span in step.batch.spans]
         values = self.arithmetic.linear_float32(x, self.weights.wkv)
         gates = self.arithmetic.linear_float32(x, self.weights.wgate)
-        parts, counts = [], []
-        for _, span, cache in step.sequences():
-            group = cache.open_groups[self.plan.layer_id]
-            parts.append(pool_groups(*group.extend(values[span.rows], gates[span.rows]), self.arithmetic))
-            counts.append(parts[-1].shape[0])
-        return torch.cat(parts), counts
+        parts = [
+            cache.open_groups[self.plan.layer_id].extend(values[span.rows], gates[span.rows])
+            for _, span, cache in step.sequences()
+        ]
+        whole_values, whole_gates = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+        return pool_groups(whole_values, whole_gates, self.arithmetic), [values.shape[0] for values, _ in parts]

@@ -3,20 +3,18 @@
 A layer always scores against its KV source's own keys, in decode as in prefill.
 """
 
-import torch
 from jaxtyping import BFloat16
 from torch import Tensor
 
 from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
-from shoal.model.batch import Span
-from shoal.model.cache import SequenceCache
 from shoal.model.step import Step, record_nothing
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.index_queries import IndexerWeights, index_queries
-from shoal.ops.index_scores import select
-from shoal.ops.index_selection import CandidateBlocks
+from shoal.ops.index_selection import CandidateBlocks, IndexSelection
+from shoal.ops.paged_rows import num_rows
 from shoal.ops.quantize import Quantized
+from shoal.ops.step_selection import IndexedSequence, select_step
 
 
 class Indexer:
@@ -33,35 +31,23 @@ class Indexer:
     def select(self, x: BFloat16[Tensor, "tokens dim"], qr: Quantized, step: Step) -> None:
         """Score, and publish into `step.selected` (and `step.candidates`)."""
         q, weights = index_queries(qr, x, self.weights, step.yarn_rotation, self.scale, self.arithmetic)
+        source, sequences = self.plan.candidate_source, []
         for number, span, cache in step.sequences():
-            self._select_sequence(q[span.rows], weights[span.rows], number, span, cache, step)
-
-    def _select_sequence(
-        self,
-        q: Quantized,
-        weights: BFloat16[Tensor, "tokens heads"],
-        number: int,
-        span: Span,
-        cache: SequenceCache,
-        step: Step,
-    ) -> None:
-        keys = cache.index_keys[self.kv_source]
-        visible = (torch.arange(span.position, span.position + span.count) + 1) // self.plan.compress_ratio
-        found = select(
-            q,
-            keys,
-            weights,
-            visible,
-            self.config.index_topk,
-            self.arithmetic,
-            candidates=None if self.plan.candidate_source is None else step.candidates[number],
-            blocks=self.candidate_blocks,
+            candidates = None if source is None else step.candidates[number]
+            sequences.append(IndexedSequence(span.count, cache.index_keys[self.kv_source], candidates))
+        visible = (step.positions + 1) // self.plan.compress_ratio
+        selections = select_step(
+            *(q, weights, visible, sequences, self.config.index_topk, self.arithmetic, self.candidate_blocks),
             wants_scores=step.record is not record_nothing,
         )
+        for number, (found, one) in enumerate(zip(selections, sequences, strict=True)):
+            self._publish(number, found, num_rows(one.keys), step)
+
+    def _publish(self, number: int, found: IndexSelection, positions: int, step: Step) -> None:
         if found.scores is not None:
             step.record(f"L{self.plan.layer_id}.index_score", found.scores)
         if found.candidates is not None:
             step.candidates[number] = found.candidates
             step.record(f"L{self.plan.layer_id}.candidates", found.candidates)
         step.selected[number] = found.selected
-        step.record(f"L{self.plan.layer_id}.topk", found.selected[:, : keys.count])
+        step.record(f"L{self.plan.layer_id}.topk", found.selected[:, :positions])

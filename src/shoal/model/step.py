@@ -20,10 +20,13 @@ def record_nothing(name: str, value: Tensor) -> None:
 
 @dataclass
 class Step:
-    """`selected` and `candidates` hold, per sequence, what the last index or candidate source published."""
+    """`positions` are the batch's. `selected` and `candidates` hold, per sequence, what the last index or candidate
+    source published.
+    """
 
     batch: Batch
     caches: tuple[SequenceCache, ...]
+    positions: Int64[Tensor, "tokens"]
     window_rotation: Rotation
     yarn_rotation: Rotation
     engram_rows: list[Int64[Tensor, "tokens columns"]]

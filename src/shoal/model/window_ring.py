@@ -7,6 +7,7 @@ from jaxtyping import BFloat16, Int64
 from torch import Tensor
 
 from shoal.ops.quantize import Q8, Quantized
+from shoal.ops.step_attention import Replaced, StepSequence, keep_rows, kept_slots
 
 
 class WindowRing:
@@ -28,12 +29,19 @@ class WindowRing:
 
     def write(self, rows: Quantized) -> None:
         """Append the rows of the next positions; those that no longer fit are dropped at once."""
-        start, count = self.length, rows.codes.shape[0]
-        first = max(0, count - self.window)
-        slots = self._slots(start + first, start + count)
-        self._overwritten = self.rows[slots]
-        self._write_start, self._first_saved = start, start + first
-        self.rows.codes[slots], self.rows.scales[slots] = rows.codes[first:], rows.scales[first:]
+        one = StepSequence(rows.codes.shape[0], self.length, self.rows)
+        replaced = Replaced(self.rows[kept_slots(one)], torch.ones(1, dtype=torch.uint8))
+        self.expect(one.count, replaced, 0)
+        keep_rows(one, rows)
+
+    def expect(self, count: int, replaced: Replaced, row: int) -> None:
+        """The next `count` positions are about to be written, and what they replace to be in `replaced` from `row` on.
+
+        Said before it happens, so that whatever interrupts it can be undone.
+        """
+        start = self.length
+        self._replaced, self._first_row = replaced, row
+        self._write_start, self._first_saved = start, start + max(0, count - self.window)
         self.length = start + count
 
     def truncate(self, length: int) -> None:
@@ -43,11 +51,11 @@ class WindowRing:
         whole = length == self._write_start
         assert self._write_start <= length < self.length, (self._write_start, length, self.length)
         assert whole or self._first_saved == self._write_start, "a write longer than the window is undone whole"
-        kept = max(0, length - self._first_saved)
-        slots = self._slots(self._first_saved + kept, self.length)
-        self.rows.codes[slots] = self._overwritten.codes[kept:]
-        self.rows.scales[slots] = self._overwritten.scales[kept:]
-        self._overwritten = self._overwritten[slice(0, kept)]
+        kept = max(length, self._first_saved)
+        if self._replaced is not None and self._replaced.is_full:
+            slots = self._slots(kept, self.length)
+            saved = self._replaced.rows[slice(self._row(kept), self._row(self.length))]
+            self.rows.codes[slots], self.rows.scales[slots] = saved.codes, saved.scales
         self.length = length
 
     def state(self) -> dict[str, Tensor]:
@@ -62,7 +70,7 @@ class WindowRing:
         self.settle()
 
     def fork(self) -> "WindowRing":
-        """A copy that goes on alone. What was overwritten is shared: nobody writes to it."""
+        """A copy that goes on alone. What was replaced is shared: nobody writes to it."""
         other = copy(self)
         other.rows = Quantized(self.rows.codes.clone(), self.rows.scales.clone(), Q8)
         return other
@@ -70,12 +78,18 @@ class WindowRing:
     @property
     def nbytes(self) -> int:
         """Bytes held, those that undoing takes included."""
-        return sum(rows.codes.nbytes + rows.scales.nbytes for rows in (self.rows, self._overwritten))
+        row_nbytes = (self.rows.codes.nbytes + self.rows.scales.nbytes) // self.window
+        return (self.window + max(0, self.length - self._first_saved)) * row_nbytes
 
     def settle(self) -> None:
         """Make the last write final."""
         self._write_start = self._first_saved = self.length
-        self._overwritten = self.rows[slice(0, 0)]
+        self._replaced: Replaced | None = None
+        self._first_row = 0
+
+    def _row(self, position: int) -> int:
+        """Where what the row of `position` replaced is."""
+        return self._first_row + position - self._first_saved
 
     def _slots(self, start: int, end: int) -> Int64[Tensor, "positions"]:
         return torch.arange(start, end) % self.window

@@ -6,7 +6,8 @@
 //   denominator = fma(denominator, kept, p[0] + p[1] + ..)      sum = sum * kept + bf16(p[0]) v[0] + bf16(p[1]) v[1] ..
 // and the result is sum / (denominator + e^(sink - maximum)). Absent columns take no part. A row's bits depend on its
 // own keys alone: where they lie, the other rows, the threads and the tiles change nothing.
-// Few tokens: all threads decode the keys, then share out the heads. Many: a token a piece.
+// Few tokens: all threads decode the keys, then share out the heads. Many: a token a piece. Tokens of all sequences of a
+// step are worked on together.
 //
 // 2026-11-29, 2 cores of an EPYC (Zen 3), AVX2, 64 heads of 512, 128 + 512 keys: a token 1.1 to 1.4 ms on one thread,
 // 0.64 to 0.8 on two; 128 tokens 81 to 100 ms on two (110 to 130 GFLOP/s).
@@ -22,6 +23,7 @@
 
 #include "attention_core.inl"
 
+#include "attention_ring.inl"
 #include "rope.inl"
 
 namespace {
@@ -70,12 +72,33 @@ void attend_heads(const ShoalAttention* p, size_t token, size_t panel, const flo
     for (size_t n = 0; n < kPanels; ++n) finish_panel(p, token, panel + n, from_panel(p, heads, n), has_keys);
 }
 
+// A token of one of the sequences.
+struct Row {
+    const ShoalAttention* p;
+    size_t token;
+};
+
+// All tokens of a step's sequences, end to end.
+struct Batch {
+    Batch(const ShoalAttention* sequences, size_t count, Scratch& scratch) : shape(sequences) {
+        for (size_t i = 0; i < count; ++i) tokens += sequences[i].tokens;
+        Row* next = scratch.take<Row>(tokens);
+        rows = next;
+        for (size_t i = 0; i < count; ++i)
+            for (size_t token = 0; token < sequences[i].tokens; ++token) *next++ = {sequences + i, token};
+    }
+    const ShoalAttention* shape;  // of any of them
+    const Row* rows;
+    size_t tokens = 0;
+};
+
 // A token a piece.
-void attend_many(const ShoalAttention* p, ShoalPool* pool) {
+void attend_many(const Batch& batch, ShoalPool* pool) {
     Scratch scratch(pool);
-    const Rooms rooms(p, scratch);
-    float* room = scratch.take<float>(token_floats(p) * shoal_pool_threads(pool));
-    parallel(pool, p->tokens, [&](size_t token, size_t worker) {
+    const Rooms rooms(batch.shape, scratch);
+    float* room = scratch.take<float>(token_floats(batch.shape) * shoal_pool_threads(pool));
+    parallel(pool, batch.tokens, [&](size_t index, size_t worker) {
+        const auto [p, token] = batch.rows[index];
         float* keys = room + worker * token_floats(p);
         for (size_t block = 0; block < block_count(p); ++block) decode_token_block(p, token, block, keys);
         size_t panel = 0;
@@ -86,35 +109,47 @@ void attend_many(const ShoalAttention* p, ShoalPool* pool) {
 }
 
 // As many tokens as their keys allow at a time: first their keys, a block a piece, then their heads, a panel a piece.
-void attend_few(const ShoalAttention* p, ShoalPool* pool) {
+void attend_few(const Batch& batch, ShoalPool* pool) {
     Scratch scratch(pool);
-    const Rooms rooms(p, scratch);
-    const size_t panels = panel_count(p), blocks = block_count(p);
-    const size_t fitting = kKeysBytes / (token_floats(p) * sizeof(float));
-    const size_t at_once = least(p->tokens, fitting ? fitting : 1);
-    float* keys = scratch.take<float>(at_once * token_floats(p));
-    for (size_t start = 0; start < p->tokens; start += at_once) {
-        const size_t count = least(at_once, p->tokens - start);
+    const Rooms rooms(batch.shape, scratch);
+    const size_t panels = panel_count(batch.shape), blocks = block_count(batch.shape);
+    const size_t floats = token_floats(batch.shape), fitting = kKeysBytes / (floats * sizeof(float));
+    const size_t at_once = least(batch.tokens, fitting ? fitting : 1);
+    float* keys = scratch.take<float>(at_once * floats);
+    for (size_t start = 0; start < batch.tokens; start += at_once) {
+        const size_t count = least(at_once, batch.tokens - start);
         parallel(pool, count * blocks, [&](size_t piece, size_t) {
-            const size_t token = piece / blocks;
-            decode_token_block(p, start + token, piece % blocks, keys + token * token_floats(p));
+            const auto [p, token] = batch.rows[start + piece / blocks];
+            decode_token_block(p, token, piece % blocks, keys + piece / blocks * floats);
         });
         parallel(pool, count * panels, [&](size_t piece, size_t worker) {
-            const size_t token = piece / panels;
-            attend_heads<1>(p, start + token, piece % panels, keys + token * token_floats(p), rooms.of(worker));
+            const auto [p, token] = batch.rows[start + piece / panels];
+            attend_heads<1>(p, token, piece % panels, keys + piece / panels * floats, rooms.of(worker));
         });
     }
 }
 
+void attend(const ShoalAttention* sequences, size_t count, ShoalPool* pool) {
+    Scratch scratch(pool);
+    const Batch batch(sequences, count, scratch);
+    if (!batch.tokens) return;
+    const size_t threads = shoal_pool_threads(pool);
+    const bool fits = token_floats(batch.shape) * sizeof(float) * threads <= kKeysBytes;
+    if (batch.tokens >= kTokensPerThread * threads && fits)
+        attend_many(batch, pool);
+    else
+        attend_few(batch, pool);
+}
+
 }  // namespace
 
-void SHOAL_NAME(attention)(const ShoalAttention* p, ShoalPool* pool) {
-    const size_t threads = shoal_pool_threads(pool);
-    const bool fits = token_floats(p) * sizeof(float) * threads <= kKeysBytes;
-    if (p->tokens >= kTokensPerThread * threads && fits)
-        attend_many(p, pool);
-    else
-        attend_few(p, pool);
+void SHOAL_NAME(attention)(const ShoalAttention* p, ShoalPool* pool) { attend(p, 1, pool); }
+
+void SHOAL_NAME(attend_step)(const ShoalAttendStep* p, ShoalPool* pool) {
+    attend(p->sequences, p->count, pool);
+    save_replaced(p);
+    *p->is_full = 1;
+    for (size_t i = 0; i < p->count; ++i) write_ring(p->sequences + i, p->rings[i]);
 }
 
 void SHOAL_NAME(rotate_rows)(const ShoalRotateRows* p, ShoalPool* pool) {

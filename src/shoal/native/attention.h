@@ -26,6 +26,21 @@ typedef struct ShoalAttention {
     uint16_t* y;                                  // bf16 [tokens, heads, dim]
 } ShoalAttention;
 
+typedef struct ShoalRing {
+    uint8_t *codes, *scales;                      // Q8 [window, dim]
+} ShoalRing;
+
+// Attention of a step's sequences, which agree in all sizes but `tokens`, `position` and where their memory lies. Then
+// each takes the last `window` of its own rows into its ring, position p into slot p % window. What they replace comes to
+// `replaced`, a sequence's min(tokens, window) rows after another's, and `is_full` is set once it is there.
+typedef struct ShoalAttendStep {
+    const ShoalAttention* sequences;
+    const ShoalRing* rings;                       // [count], what `sequences` read
+    size_t count;
+    ShoalRing replaced;
+    uint8_t* is_full;
+} ShoalAttendStep;
+
 // y = x with the last 2 * `pairs` dims of every head turned by its row's angles, or turned back where `inverse`.
 typedef struct ShoalRotateRows {
     const uint16_t* x;                            // bf16 [rows, heads, dim]; y may be x
@@ -46,5 +61,6 @@ typedef struct ShoalRopeTable {
 // One line an operator: its name and the struct it takes.
 #define SHOAL_ATTENTION_OPERATORS(X) \
     X(attention, ShoalAttention)     \
+    X(attend_step, ShoalAttendStep)  \
     X(rotate_rows, ShoalRotateRows)  \
     X(rope_table, ShoalRopeTable)

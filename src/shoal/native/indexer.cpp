@@ -194,3 +194,7 @@ void SHOAL_NAME(index_select)(const ShoalIndexSelect* p, ShoalPool* pool) {
         score_and_choose(slab, keys, rooms, room, pool);
     }
 }
+
+void SHOAL_NAME(index_select_step)(const ShoalIndexSelectStep* p, ShoalPool* pool) {
+    for (size_t i = 0; i < p->count; ++i) SHOAL_NAME(index_select)(p->sequences + i, pool);
+}

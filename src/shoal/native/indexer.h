@@ -24,5 +24,13 @@ typedef struct ShoalIndexSelect {
     uint16_t* scores;              // bf16 [tokens, keys], unreachable ones -inf; NULL unless wanted
 } ShoalIndexSelect;
 
+// The same of several sequences, one after another: threads share the keys of each.
+typedef struct ShoalIndexSelectStep {
+    const ShoalIndexSelect* sequences;
+    size_t count;
+} ShoalIndexSelectStep;
+
 // One line an operator: its name and the struct it takes.
-#define SHOAL_INDEXER_OPERATORS(X) X(index_select, ShoalIndexSelect)
+#define SHOAL_INDEXER_OPERATORS(X)    \
+    X(index_select, ShoalIndexSelect) \
+    X(index_select_step, ShoalIndexSelectStep)

@@ -3,7 +3,8 @@
 // A product is a sum of sixteen lanes: element k goes to lane k mod 16, k ascending, added by a fused multiply-add in
 // float32; lane i then takes lane i + 8, i + 4, i + 2, i + 1. With an E4M3 weight w of scale s the factors are w / 256
 // and x' = (x * 2^(s - 127)) * 256: x is multiplied once for 32 outputs, a weight never. One row streams the weights
-// past its lanes (linear_few.inl), many rows share a decoded tile (linear_many.inl); both give the same bits.
+// past its lanes (linear_few.inl), up to eight rows share weights decoded in registers (linear_several.inl), more a
+// decoded tile (linear_many.inl); all give the same bits.
 //
 // Measured 2026-11-29, two threads, AVX2, against a probe of 18 GB/s: FP8 one row 0.87 of it at 1280x5120, 0.90 at
 // 5120x8192, 0.68 at 32768x1280; bf16 head 0.95; float32 mixes 0.87; FP8 128 rows 106 GFLOP/s, 2,048 rows 100
@@ -12,11 +13,10 @@
 // No std templates here: the linker may keep one copy of a shared inline function, built for the wrong processor.
 #include "kernels.h"
 #include "linear_many.inl"
+#include "linear_several.inl"
 
 namespace {
 
-// From this many rows on a tile is decoded first.
-constexpr size_t kManyRows = 3;
 // Bytes of weights that a thread takes at a time, unless that leaves too few pieces to share.
 constexpr size_t kPieceBytes = 1 << 19, kPiecesPerThread = 8;
 // Inputs are held as float32 for so many rows at a time.
@@ -76,6 +76,32 @@ void run_few(Work* work, ShoalPool* pool) {
 }
 
 template <typename Kind>
+void run_several(Work* work, ShoalPool* pool) {
+    const Inputs* inputs = work->inputs;
+    const size_t threads = shoal_pool_threads(pool), scale_tiles = inputs->inputs / kTile;
+    work->unit = kTile;
+    work->units_a_piece = 1;
+    const size_t units = pieces_of_all(work), unit_bytes = kTile * inputs->inputs * Kind::kBytes;
+    work->units_a_piece = larger(1, smaller(kPieceBytes / unit_bytes, units / (threads * kPiecesPerThread)));
+    const size_t room = kBlockInputs + kTile * kSeveralRows * kLanes;
+    Scratch scratch(pool);
+    float* memory = scratch.take<float>(threads * room);
+    Factor* factors = scratch.take<Factor>(threads * scale_tiles);
+    parallel(pool, pieces_of_all(work), [&](size_t index, size_t worker) {
+        float *block = memory + worker * room, *sums = block + kBlockInputs;
+        size_t begin, end;
+        const Linear* linear = find_piece(work, index, &begin, &end);
+        for (size_t stop; begin < end; begin = stop) {
+            stop = tile_end(linear, begin, end);
+            Tile tile = {linear, inputs->inputs, inputs->stride, begin,
+                         stop,   block,          sums,           nullptr, false, stop + kTile > end};
+            if (linear->scales) set_factors(&tile, inputs, factors + worker * scale_tiles);
+            several_rows<Kind>(tile, inputs->rows);
+        }
+    });
+}
+
+template <typename Kind>
 void run_many(Work* work, ShoalPool* pool) {
     const Inputs* inputs = work->inputs;
     const size_t threads = shoal_pool_threads(pool);
@@ -104,8 +130,10 @@ void run_many(Work* work, ShoalPool* pool) {
 template <typename Kind>
 void run(const Linear* linears, size_t count, const Inputs* inputs, size_t unit, ShoalPool* pool) {
     Work work = {linears, count, inputs, unit, 1};
-    if (inputs->rows < kManyRows || !inputs->inputs)
+    if (inputs->rows <= 1 || !inputs->inputs)
         run_few<Kind>(&work, pool);
+    else if (inputs->rows <= kSeveralRows)
+        run_several<Kind>(&work, pool);
     else
         run_many<Kind>(&work, pool);
 }

@@ -16,7 +16,7 @@ from shoal.ops.weights import BLOCK, BlockScaledWeight, Float4Weight
 
 @runtime_checkable
 class ExpertMatrices(Protocol):
-    """The three matrices of an expert."""
+    """The three matrices of an expert, and where they are."""
 
     @property
     def w1(self) -> BlockScaledWeight: ...
@@ -24,6 +24,8 @@ class ExpertMatrices(Protocol):
     def w2(self) -> BlockScaledWeight: ...
     @property
     def w3(self) -> BlockScaledWeight: ...
+    @property
+    def addresses(self) -> tuple[int, ...]: ...
 
 
 class ExpertsKernels:
@@ -101,12 +103,14 @@ def expert_argument(
 ) -> tuple[int, ...]:
     """How the kernel takes an FP4 expert with rows [start, end) of row ids, weights and slots, at `first`."""
     # Each of the three has 4 bytes a row.
-    return *_matrices(expert, dim, inter), end - start, *(base + 4 * start for base in first)
+    assert expert.w1.codes.shape == (inter, dim // 2), (expert.w1.codes.shape, inter, dim)
+    return *expert.addresses, end - start, *[base + 4 * start for base in first]
 
 
-def _matrices(expert: ExpertMatrices, dim: int, inter: int) -> tuple[int, ...]:
-    """Addresses of codes and scales of w1, w2 and w3."""
-    shapes = (expert.w1, inter, dim), (expert.w2, dim, inter), (expert.w3, inter, dim)
+def matrix_addresses(w1: BlockScaledWeight, w2: BlockScaledWeight, w3: BlockScaledWeight) -> tuple[int, ...]:
+    """Of codes and scales of an FP4 expert's w1, w2 and w3, whose sizes agree."""
+    inter, dim = w1.codes.shape[0], 2 * w1.codes.shape[1]
+    shapes = (w1, inter, dim), (w2, dim, inter), (w3, inter, dim)
     for weight, outputs, inputs in shapes:
         assert isinstance(weight, Float4Weight), type(weight)
         assert weight.codes.shape == (outputs, inputs // 2), (weight.codes.shape, outputs, inputs)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import BFloat16, Float32, Int64
@@ -10,7 +11,7 @@ from torch import Tensor
 from shoal.ops.addresses import address, float8_addresses, quantized_addresses
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.expert import apply_expert
-from shoal.ops.experts_kernels import expert_argument
+from shoal.ops.experts_kernels import expert_argument, matrix_addresses
 from shoal.ops.hyper_connections import Mix, expand
 from shoal.ops.kernels import Kernels
 from shoal.ops.quantize import Quantized
@@ -30,6 +31,11 @@ class ExpertWeights:
     def nbytes(self) -> int:
         """Bytes, as stored."""
         return self.w1.nbytes + self.w2.nbytes + self.w3.nbytes
+
+    @cached_property
+    def addresses(self) -> tuple[int, ...]:
+        """How the kernels take a routed expert: looked up once, whatever lies there."""
+        return matrix_addresses(self.w1, self.w2, self.w3)
 
 
 @dataclass(frozen=True)
