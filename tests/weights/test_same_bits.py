@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
@@ -107,22 +108,24 @@ def test_reads_that_fail_are_told_and_change_no_number(
     assert len(source.failing) < before
 
 
-def test_guesses_are_made_for_the_next_layer_of_few_tokens_and_are_often_right(
+def test_guesses_are_made_for_few_tokens_once_a_layer_before_and_once_before_attention(
     backbone: Backbone, miniature: Checkpoint, plans: Plans
 ) -> None:
-    guesses, asked = dict[int, list[int]](), list[tuple[int, int, int]]()
+    guesses, asked = defaultdict[int, list[list[int]]](list), list[tuple[int, list[int]]]()
 
     class Listening(MappedExperts):
         def request(self, layer_id, expert_ids) -> None:
-            guess = guesses.pop(layer_id, [])
-            asked.append((layer_id, len(guess), len(set(guess) & set(expert_ids))))
+            right = [len(set(guess) & set(expert_ids)) for guess in guesses.pop(layer_id, [])]
+            asked.append((layer_id, right))
 
         def expect(self, layer_id, guess) -> None:
-            guesses[layer_id] = guess()
+            guesses[layer_id].append(guess())
 
     run(backbone, Listening(miniature, plans))
     num_layers = len(backbone.layers)
-    # Of the first layer, and of a chunk of many tokens, nobody guesses.
-    assert all(guessed == 0 for layer_id, guessed, _ in asked[:num_layers])
-    assert all((guessed > 0) == (layer_id > 0) for layer_id, guessed, _ in asked[num_layers:])
+    # Of a chunk of many tokens nobody guesses, of the first layer no layer before it.
+    assert all(not right for _, right in asked[:num_layers])
+    assert all(len(right) == (2 if layer_id else 1) for layer_id, right in asked[num_layers:])
     assert not guesses
+    first, second = (sum(right[-turn] for _, right in asked[num_layers:] if len(right) == 2) for turn in (2, 1))
+    assert second > first > 0, (first, second)
