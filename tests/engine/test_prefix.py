@@ -73,6 +73,14 @@ def test_what_is_kept_does_not_change_with_the_sequence_it_came_from_or_with_who
     assert again is not None and again[0] is not hit[0] and same(again[0], sequence((1, 2)))
 
 
+def test_a_snapshot_keeps_nothing_that_would_undo_its_last_pass() -> None:
+    cache, running = prefix_cache(), new_cache()
+    running.commit(2)
+    cache.keep((1, 2), running)
+    hit = cache.find((1, 2, 3))
+    assert hit is not None and running.can_truncate(0) and not hit[0].can_truncate(0)
+
+
 def test_the_least_used_goes_first() -> None:
     cache = prefix_cache(3)
     for token in (1, 2, 3):

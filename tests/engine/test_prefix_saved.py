@@ -54,6 +54,19 @@ def test_a_second_hit_reads_no_file(tmp_path: Path) -> None:
     cache.close()
 
 
+def test_what_a_file_gave_stays_while_it_is_in_use(tmp_path: Path) -> None:
+    pool = new_pool()
+    cache, _, _ = prefix_cache(tmp_path, pool)
+    keep(cache, pool, (1,) * 9)
+    cache.close()
+    cache, _, _ = prefix_cache(tmp_path, pool)
+    hit = cache.find((1,) * 20)
+    assert hit is not None and not cache.evict()
+    del hit
+    assert cache.evict()
+    cache.close()
+
+
 def test_a_longer_file_is_taken_before_what_is_in_memory_and_a_damaged_one_is_not(tmp_path: Path) -> None:
     pool = new_pool()
     cache, _, _ = prefix_cache(tmp_path, pool)

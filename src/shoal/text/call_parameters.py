@@ -51,7 +51,7 @@ def ways_of(tool: ToolShape) -> Sequence[Way]:
 
     A tool that `is_closed` takes no parameter that its schema does not name.
     """
-    ways = [way for way in _Reader(tool).ways(tool.parameters, 0) if way.is_possible]
+    ways = _Reader(tool).ways(tool.parameters, 0)
     if not ways:
         raise OptionError(f"`{tool.where}` is no schema of an object, expected one with `properties`", hint=_HINT)
     return [way.closed() for way in ways] if tool.is_closed else ways
