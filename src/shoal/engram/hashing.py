@@ -46,7 +46,8 @@ def lookbacks(history: Int64Array, compressed: Int64Array) -> Int64Array:
     """
     assert history.dtype == compressed.dtype == np.int64, (history.dtype, compressed.dtype)
     ids = np.concatenate([history, compressed])
-    return ids[np.arange(len(history), len(ids))[:, None] - np.arange(1 + len(history))]
+    looked_at: Int64Array = ids[np.arange(len(history), len(ids))[:, None] - np.arange(1 + len(history))]
+    return looked_at
 
 
 def hash_lookbacks(layer: LayerTables, ids: Int64Array, *, pad: int) -> Int64Array:

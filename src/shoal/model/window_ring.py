@@ -21,6 +21,7 @@ class WindowRing:
             Q8,
         )
         self.length = 0
+        self._replaced: Replaced | None = None
         self.settle()
 
     def read(self) -> BFloat16[Tensor, "held dim"]:
@@ -84,7 +85,7 @@ class WindowRing:
     def settle(self) -> None:
         """Make the last write final."""
         self._write_start = self._first_saved = self.length
-        self._replaced: Replaced | None = None
+        self._replaced = None
         self._first_row = 0
 
     def _row(self, position: int) -> int:

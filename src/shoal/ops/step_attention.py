@@ -132,7 +132,7 @@ def _attend_native(
     assert tokens == sum(one.count for one in sequences) == kv.codes.shape[0] == rotation.cos.shape[0], q.shape
     assert replaced.rows.codes.shape[0] == sum(one.num_kept for one in sequences), replaced.rows.codes.shape
     # What had to be copied, kept until the kernel returns.
-    listed, kept = [], list[Place | Tensor]()
+    listed, kept = list[tuple[int, ...]](), list[Place | Tensor]()
     for one in sequences:
         assert one.ring.codes.shape == (window, dim) and one.ring.format is Q8, one.ring.codes.shape
         entries = NO_ENTRIES
