@@ -68,10 +68,10 @@ class Run:
 
 
 class Driver:
-    """Runs token ids through the backbone."""
+    """Runs token ids through the backbone. One `is_slow` where every forward takes so long that fewer must do."""
 
-    def __init__(self, backbone: Backbone, ids: Sequence[int]) -> None:
-        self.backbone, self.ids = backbone, list(ids)
+    def __init__(self, backbone: Backbone, ids: Sequence[int], is_slow: bool = False) -> None:
+        self.backbone, self.ids, self.is_slow = backbone, list(ids), is_slow
         self.before_forward: Callable[[Sequence[SequenceCache]], None] = lambda caches: None
         self._whole = memoised(self._run_whole)
 
@@ -134,15 +134,20 @@ def ids() -> list[int]:
 
 
 @pytest.fixture(scope="session", params=["wide", "native"])
-def backbone(config: ModelConfig, request: pytest.FixtureRequest) -> Iterator[Backbone]:
-    arithmetic = Wide() if request.param == "wide" else Native(threads=2)
+def arithmetic_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def backbone(config: ModelConfig, arithmetic_name: str) -> Iterator[Backbone]:
+    arithmetic = Wide() if arithmetic_name == "wide" else Native(threads=2)
     with Checkpoint.open(MINI) as checkpoint:
         yield load_backbone(config, checkpoint, arithmetic=arithmetic).backbone
 
 
 @pytest.fixture(scope="session")
-def driver(backbone: Backbone, ids: list[int]) -> Driver:
-    return Driver(backbone, ids)
+def driver(backbone: Backbone, ids: list[int], arithmetic_name: str) -> Driver:
+    return Driver(backbone, ids, is_slow=arithmetic_name == "wide")
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ MEMBER = st.tuples(st.sampled_from([0, 100, 250]), st.sampled_from([1, 2, 9, 33]
 def test_sequences_in_one_batch_are_each_alone(
     driver: Any, members: list[tuple[int, int, int]], one_joins_late: bool
 ) -> None:
+    members = members[:3] if driver.is_slow else members
     sequences = [driver.prompt(sizes, start) for start, *sizes in members]
     if one_joins_late:
         # Its only chunk runs beside the others' second ones.

@@ -39,6 +39,7 @@ def test_a_prompt_cut_at_and_beside_every_limit_is_the_whole_prompt(driver: Any)
         sizes_between([limit + 1 for limit in LIMITS]),
         sizes_between([limit - 1 for limit in LIMITS[:3]]),
     ]
+    cuts = cuts[:1] if driver.is_slow else cuts
     for run, sizes in zip(driver.lockstep([driver.prompt(cut) for cut in cuts]), cuts, strict=True):
         assert run.differences(driver.whole(LENGTH)) == [], sizes
 

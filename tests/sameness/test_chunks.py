@@ -20,14 +20,21 @@ def cut(draw: st.DrawFn) -> list[int]:
 @settings(max_examples=3)
 @given(st.lists(cut(), min_size=3, max_size=3))
 def test_a_prompt_cut_anywhere_is_the_whole_prompt(driver: Any, cuts: list[list[int]]) -> None:
+    cuts = cuts[:1] if driver.is_slow else cuts
     for run, sizes in zip(driver.lockstep([driver.prompt(sizes) for sizes in cuts]), cuts, strict=True):
         assert run.differences(driver.whole(sum(sizes))) == [], sizes
+
+
+def chunks_of(size: int, length: int, before: list[int]) -> list[int]:
+    return [*before, *[size] * (length // size), *[length % size] * (length % size > 0)]
 
 
 def test_chunks_of_one_size_are_the_whole_prompt(driver: Any) -> None:
     length = 35
     sizes = (1, 2, 7, 33)
-    cuts = [[size] * (length // size) + [length % size] * (length % size > 0) for size in sizes]
+    # What a slow one reads at once first, still short of the window.
+    head = 24 if driver.is_slow else 0
+    cuts = [chunks_of(size, length - head, [head] * driver.is_slow) for size in sizes]
     for run, size in zip(driver.lockstep([driver.prompt(cut) for cut in cuts]), sizes, strict=True):
         assert run.differences(driver.whole(length)) == [], size
 

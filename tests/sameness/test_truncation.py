@@ -11,7 +11,8 @@ END = 40
 
 
 def test_any_cut_of_a_short_pass_at_either_parity_leaves_no_trace(driver: Any) -> None:
-    cases = [(base, count, kept) for base in (30, 31) for count in range(1, 7) for kept in range(count + 1)]
+    counts = (1, 2, 5) if driver.is_slow else range(1, 7)
+    cases = [(base, count, kept) for base in (30, 31) for count in counts for kept in range(count + 1)]
     caches = [driver.copy_of(driver.whole(base).cache) for base, _, _ in cases]
     drafts = [driver.ids[base : base + kept] + [JUNK] * (count - kept) for base, count, kept in cases]
     driver.advance(drafts, caches)
