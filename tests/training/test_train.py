@@ -24,10 +24,14 @@ STAGE = Stage("short", {"facts": 1.0}, tokens=1000, steps=4, dense=2, warm_up=1)
 SENTENCES = [f"The capital of {land} is {town}." for land, town in (("France", "Paris"), ("Japan", "Tokyo"))]
 
 
+def shrink(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(training.batches, "TOKENS", 128)
+    patch.setattr(training.train, "HELD_OUT", 4)
+
+
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training.batches, "TOKENS", 128)
-    monkeypatch.setattr(training.train, "HELD_OUT", 4)
+    shrink(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +49,17 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.fixture(scope="module")
+def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, float], Training]:
+    """What was held out cost at first, and a training that was never stopped."""
+    with pytest.MonkeyPatch.context() as patch:
+        shrink(patch)
+        training = started(corpus, tmp_path_factory.mktemp("whole"), STAGE)
+        before = training.held_out()
+        training.run()
+    return before, training
+
+
 def trained(corpus: Path, out: Path) -> Training:
     training = started(corpus, out, STAGE)
     training.run()
@@ -56,9 +71,8 @@ def started(corpus: Path, out: Path, stage: Stage) -> Training:
 
 
 def test_training_that_was_stopped_ends_as_one_that_was_not(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: tuple[dict[str, float], Training]
 ) -> None:
-    whole = trained(corpus, tmp_path / "whole")
     advance = Training._advance
 
     def interrupted(self: Training, batch: Batch) -> float:
@@ -71,27 +85,26 @@ def test_training_that_was_stopped_ends_as_one_that_was_not(
         trained(corpus, tmp_path / "parts")
     parts = trained(corpus, tmp_path / "parts")
     for name, value in parts.weights.state_dict().items():
-        assert torch.equal(value, whole.weights.state_dict()[name]), name
+        assert torch.equal(value, whole[1].weights.state_dict()[name]), name
 
 
-def test_what_is_repeated_is_learned(corpus: Path, tmp_path: Path) -> None:
-    training = started(corpus, tmp_path, STAGE)
-    before = training.held_out()
-    training.run()
+def test_what_is_repeated_is_learned(whole: tuple[dict[str, float], Training]) -> None:
+    before, training = whole
     assert training.held_out()["facts"] < before["facts"] - 1
 
 
 def test_stages_follow_each_other_and_those_that_are_over_are_left(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    later = replace(STAGE, name="later", entries_from_keys=True)
-    monkeypatch.setattr(training.train, "STAGES", (STAGE, later))
-    for stage in (STAGE, later):
+    first = replace(STAGE, steps=2, dense=1)
+    later = replace(first, name="later", entries_from_keys=True)
+    monkeypatch.setattr(training.train, "STAGES", (first, later))
+    for stage in (first, later):
         (tmp_path / stage.name).symlink_to(corpus)
     (tmp_path / "tokenizer.json").symlink_to(corpus / "tokenizer.json")
     train(tmp_path, tmp_path / "out", seed=0, compiled=False)
     state = torch.load(tmp_path / "out" / STATE, weights_only=True)
-    assert (state["stage"], state["step"]) == ("later", 4)
+    assert (state["stage"], state["step"]) == ("later", 2)
     train(tmp_path, tmp_path / "out", seed=0, compiled=False)
     again = torch.load(tmp_path / "out" / STATE, weights_only=True)
     assert all(torch.equal(value, again["weights"][name]) for name, value in state["weights"].items())
