@@ -298,7 +298,7 @@ class Terminal:
 
         readline may look for signals just before it begins to wait for keys; the next one tells of both.
         """
-        for _ in range(4):
+        for _ in range(8):
             self.type(keys)
             keys = "\003"
             with suppress(AssertionError):
@@ -307,12 +307,12 @@ class Terminal:
 
     def interrupt(self) -> int:
         """Ctrl-C until the process ends; the first that its line editing notices should do."""
-        for _ in range(3):
+        for _ in range(6):
             self.wait_for("> ")
             self.type("\003")
             try:
                 # Longer than closing takes: another would break that off.
-                self.process.wait(8)
+                self.process.wait(15)
             except subprocess.TimeoutExpired:
                 # readline may have looked for signals just before it began to wait for keys.
                 self.seen += "> "

@@ -319,5 +319,6 @@ def test_a_start_reads_names_only_and_is_quick(world: World, monkeypatch: pytest
     started = time.process_time()
     disk = world.open()
     assert disk.find(as_ids(range(2000))) == []
-    assert time.process_time() - started < 0.1
+    # Reading them would take seconds; a busy machine doubles what names take.
+    assert time.process_time() - started < 1
     assert disk.statistics().files == 1000

@@ -80,7 +80,8 @@ def test_idle_threads_burn_no_processor_time() -> None:
         time.sleep(0.5)
         print(time.process_time() - start)
     """)
-    assert float(found) < 0.02
+    # One that spins would burn half a second.
+    assert float(found) < 0.15
 
 
 @pytest.mark.parametrize("threads", THREADS)
