@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 OUT ?= build/training
 NATIVE := $(wildcard src/shoal/native/*) CMakeLists.txt pyproject.toml constraints.txt
 
+# A hundred processes of the suite would each compile what they import.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: run test check bench train clean
 
 run: $(VENV)/ready

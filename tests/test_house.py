@@ -58,8 +58,8 @@ def imported(tree: ast.AST) -> set[str]:
     }
 
 
-def test_only_the_kernels_of_ops_and_the_row_reader_import_the_native_module(shipped: dict[str, ast.Module]) -> None:
-    allowed = r"src/shoal/(ops/\w*kernels|weights/row_reader)\.py"
+def test_only_the_kernels_of_ops_and_two_readers_import_the_native_module(shipped: dict[str, ast.Module]) -> None:
+    allowed = r"src/shoal/(ops/\w*kernels|weights/(row|expert)_reader)\.py"
     found = [name for name, tree in shipped.items() if "shoal._native" in imported(tree)]
     assert found
     assert [name for name in found if not re.fullmatch(allowed, name)] == []

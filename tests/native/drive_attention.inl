@@ -204,7 +204,10 @@ void drive_index_select_step(Run run) {
             codes.push_back(inputs.bytes(tokens * heads * dim / 2));
             codes.push_back(inputs.e8m0(tokens * heads * dim / 32, {124, 130}));
             weights.push_back(inputs.bf16(tokens * heads, 1));
-            pages.emplace_back(inputs.bytes(own * dim / 2), inputs.e8m0(own * dim / 32, {124, 130}), own, number);
+            // One after the other: a compiler may draw arguments in any order.
+            auto key_codes = inputs.bytes(own * dim / 2);
+            auto key_scales = inputs.e8m0(own * dim / 32, {124, 130});
+            pages.emplace_back(std::move(key_codes), std::move(key_scales), own, number);
             whole.emplace_back(tokens);
             for (size_t token = 0; token < tokens; ++token) whole.back()[token] = static_cast<int64_t>(own);
             whole.emplace_back(tokens * best);

@@ -21,7 +21,6 @@ from shoal.eval.outcome import Answered
 from shoal.eval.result import EvalResult
 from shoal.model.batch import Batch
 from shoal.model.engram import EngramRows
-from shoal.ops.index_selection import IndexSelection
 from shoal.ops.quantize import Quantized
 from shoal.ops.routing import Routes
 from shoal.ops.sublayer import Entered
@@ -111,16 +110,16 @@ def test_with_the_oldest_entries_in_place_of_the_indexers_nothing_is_copied_from
 ) -> None:
     far = [sampled("copying", 20, "copy-300")]
     whole = percent(ask(far), "copying")
-    select = shoal.model.indexer.select
+    select_step = shoal.model.indexer.select_step
 
-    def oldest(*arguments: object, **options: object) -> IndexSelection:
-        found: IndexSelection = select(*arguments, **options)  # type: ignore[arg-type]
-        *_, visible, count, _ = arguments
-        positions = torch.arange(found.selected.shape[1]).expand_as(found.selected)
-        assert isinstance(visible, Tensor) and positions.shape[1] == count
-        return replace(found, selected=torch.where(positions < visible[:, None], positions, -1))
+    def oldest(q: object, weights: object, visible: Tensor, *arguments: object, **options: object) -> object:
+        found = select_step(q, weights, visible, *arguments, **options)  # type: ignore[arg-type]
+        counts = [each.selected.shape[0] for each in found]
+        positions = torch.arange(found[0].selected.shape[1])
+        picks = torch.where(positions < visible[:, None], positions, -1).split(counts)
+        return [replace(each, selected=own) for each, own in zip(found, picks, strict=True)]
 
-    monkeypatch.setattr(shoal.model.indexer, "select", oldest)
+    monkeypatch.setattr(shoal.model.indexer, "select_step", oldest)
     assert percent(ask(far), "copying") <= whole - 30
 
 

@@ -62,7 +62,8 @@ def test_a_client_that_leaves_in_the_middle_of_its_prompt_gives_all_its_pages_ba
     served_model = ServedModel(engine, chunked.tokenizer, chunked.config)
     text = "".join(f" {number}" for number in range(350))
     said = [{"role": "user", "content": text}]
-    body = {"messages": said, "prompt": text, "input": text, "max_tokens": 9, "stream": stream}
+    asked = {"/v1/completions": {"prompt": text}, "/v1/responses": {"input": text}}.get(path, {"messages": said})
+    body = {**asked, "max_output_tokens" if path == "/v1/responses" else "max_tokens": 9, "stream": stream}
     with running(ServeOptions(), served_model) as server:
         before = engine.metrics()
         leave_after_a_chunk(server, path, body, chunked)

@@ -12,6 +12,7 @@ from torch import Tensor
 import shoal._native as native
 from shoal.checkpoint.direct_file import ALIGNMENT, DirectFile
 from shoal.checkpoint.extents import Extent
+from shoal.errors import ShoalError
 from shoal.ops.mixture import ExpertWeights
 from shoal.weights.expert_key import Key
 from shoal.weights.read_job import ReadJob, Urgency
@@ -20,6 +21,8 @@ PIECE_NBYTES = 8 << 20
 """Of one read to the disk: an expert of the release is four, which come side by side."""
 PIECES_A_THREAD = 4
 """Where a ring takes reads, as many for each thread that there would be without."""
+# Of files and of what is in them, and of a store that is closed.
+PROBLEMS = (ShoalError, OSError, ValueError)
 # Between two looks at what else the process is told, as an interrupt.
 WAIT_SECONDS = 0.1
 
@@ -101,8 +104,8 @@ class ExpertReader:
                 (self._file(extent), extent.start, extent.nbytes, extent.wanted, address + extent.place)
                 for extent in self._source.extents(job.key)
             ]
-        # Whatever it is, the one who waits must hear of it.
-        except Exception as problem:
+        # The one who waits must hear of it.
+        except PROBLEMS as problem:
             job.problem = problem
             self._failed.append(job)
             return
@@ -172,7 +175,7 @@ class ExpertReader:
                     self._forget(job.key)
                 self._source.accept(job.key, job.room, has_nan=has_nan)
                 job.weights = weights
-            except Exception as problem:
+            except PROBLEMS as problem:
                 job.problem = problem
             done.append(job)
 
