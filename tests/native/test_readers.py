@@ -25,7 +25,7 @@ def options_of(host: Any, sanitizer: str, directory: Path) -> tuple[str, ...]:
     command = [host.compiler, *options, directory / "empty.cpp", "-o", directory / "empty"]
     if subprocess.run(command, capture_output=True, check=False).returncode != 0:
         pytest.skip(f"the compiler has no {sanitizer} sanitizer")
-    return ("-O1", "-g", *options)
+    return ("-O0", "-g1", *options)
 
 
 @pytest.mark.parametrize("what", ["rows", "errors", "ends"])
