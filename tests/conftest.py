@@ -27,7 +27,10 @@ settings.load_profile("shoal")
 
 DATA = Path(__file__).parent / "data"
 # "tests": the files beside this one, which load the miniature and ask it.
-LONG_RUNNING = {"sameness", "oracle", "mutations", "bench", "semantic", "serve", "tracing", "cli", "eval", "tests"}
+LONG_RUNNING = {
+    *("engine", "geometry", "sameness", "oracle", "mutations", "bench", "semantic", "serve"),
+    *("tracing", "cli", "eval", "tests"),
+}
 
 
 @pytest.hookimpl(tryfirst=True)

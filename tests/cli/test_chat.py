@@ -302,7 +302,7 @@ class Terminal:
             self.type(keys)
             keys = "\003"
             with suppress(AssertionError):
-                return self.wait_for(text, 5)
+                return self.wait_for(text, 2)
         raise AssertionError(self.seen)
 
     def interrupt(self) -> int:
@@ -312,7 +312,7 @@ class Terminal:
             self.type("\003")
             try:
                 # Longer than closing takes: another would break that off.
-                self.process.wait(15)
+                self.process.wait(6)
             except subprocess.TimeoutExpired:
                 # readline may have looked for signals just before it began to wait for keys.
                 self.seen += "> "
