@@ -5,8 +5,8 @@
 // sixteen lanes are two parts, a block is passed over once for each: eight rows have as many sums as there are
 // registers. Sums keep their lanes between blocks, so a row has the bits it has alone.
 //
-// Measured 2026-11-30, two vCPUs of an EPYC (Zen 3), AVX2, from memory, eight rows over one: FP8 1280x5120 2.8 times as
-// long (by linear_many.inl 4.7), 32768x1280 2.4 (4.8), 5120x8192 3.0 (4.9), bf16 head 2.0 (2.9).
+// Measured 2026-11-30 in single runs, two vCPUs of an EPYC (Zen 3), AVX2, from memory, eight rows over one: FP8
+// 1280x5120 2.8 times as long (by linear_many.inl 4.7), 32768x1280 2.4 (4.8), 5120x8192 3.0 (4.9), bf16 head 2.0 (2.9).
 #pragma once
 
 #include "linear_few.inl"
