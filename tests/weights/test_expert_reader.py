@@ -37,8 +37,8 @@ class Opened:
     def forget(self, offset: int, nbytes: int) -> None:
         self.forgotten = offset, nbytes
 
-    def turn_to_page_cache(self, reason: str) -> bool:
-        return False
+    def turn_to_page_cache(self, reason: str) -> None:
+        """There is no other way to read it."""
 
     def problem(self, start: int, wanted: int, filled: int, error: int) -> FileChangedError:
         return FileChangedError(f"{self.path.name}: {filled} of {wanted} bytes from {start}, error {error}")

@@ -171,22 +171,30 @@ def test_a_read_that_brings_less_than_the_file_has_is_named(
 
 
 def test_a_file_that_refuses_o_direct_late_is_read_through_the_page_cache(
-    miniature: Checkpoint, config: ModelConfig, plans: Plans, read: Any
+    miniature: Checkpoint, config: ModelConfig, plans: Plans, within: Within
 ) -> None:
     notices = list[str]()
     source = StoredExperts(miniature, config, plans, notices.append)
-    # What no disk takes is an offset inside a block: the first try of this expert.
-    really, first = source.extents, True
+    # What no disk takes is an offset inside a block: the first try of these experts.
+    really, tried, keys = source.extents, set[Key](), source.keys[:3]
 
     def extents(key: Key) -> tuple[Extent, ...]:
-        nonlocal first
-        found, first = [replaced(each, start=each.start + first) for each in really(key)], False
-        return tuple(found)
+        is_first = key not in tried
+        tried.add(key)
+        return tuple(replaced(each, start=each.start + is_first) for each in really(key))
 
     source.extents = extents  # type: ignore[method-assign]
-    arena = Arena(source.slot_nbytes, 1)
-    for key in source.keys[:3]:
-        assert stored_bytes(read(source, key, arena.slot(0))) == named_bytes(miniature, plans, key)
+    # All are under way when the first is refused.
+    reader, arena = source.reader(2), Arena(source.slot_nbytes, len(keys))
+    for slot, key in enumerate(keys):
+        reader.submit(ReadJob(key, arena.slot(slot)))
+    done = list[ReadJob]()
+    while len(done) < len(keys):
+        done += within(lambda: reader.done(wait=True))
+    reader.close()
+    for job in done:
+        assert job.weights is not None, job.problem
+        assert stored_bytes(job.weights) == named_bytes(miniature, plans, job.key)
     assert len(notices) == 1 and "O_DIRECT: Invalid argument" in notices[0]
 
 

@@ -70,15 +70,13 @@ class DirectFile:
         """Raises FileChangedError unless the path still names the file that was opened first, unchanged."""
         self._shard.check()
 
-    def turn_to_page_cache(self, reason: str | None) -> bool:
-        """After O_DIRECT was refused for `reason`: from now on through the page cache. False where it is already."""
+    def turn_to_page_cache(self, reason: str | None) -> None:
+        """After O_DIRECT was refused for `reason`: from now on through the page cache, if it is not so already."""
         with self._turning:
-            if not self.is_direct:
-                return False
-            # The first descriptor stays open: another thread may be reading with it.
-            self._open()
-            self._give_up_direct(reason)
-            return True
+            if self.is_direct:
+                # The first descriptor stays open: another thread may be reading with it.
+                self._open()
+                self._give_up_direct(reason)
 
     def forget(self, offset: int, nbytes: int) -> None:
         """What was read through the page cache need not stay in it; of other files nothing is there."""

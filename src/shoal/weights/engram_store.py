@@ -101,7 +101,7 @@ class StoredEngramRows:
     def request(self, layer_id: int, row_ids: Sequence[int]) -> None:
         """Begin to read those that are neither in memory nor on their way."""
         with self._lock:
-            # Not by np.unique, whose first call takes the first token a tenth of a second for numpy.ma.
+            # Not by np.unique, whose first call imports numpy.ma before the first token.
             self._begin(layer_id, np.array(sorted(set(row_ids)), dtype=np.int64))
 
     def gather(self, layer_id: int, row_ids: Int64[Tensor, "rows"]) -> Quantized:

@@ -4,6 +4,7 @@ import errno
 import os
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -59,6 +60,18 @@ class ShardedExperts(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class _UnderWay:
+    """A job, the native numbers of the files that its extents are read from, and its weights once they are there.
+
+    They are made while the disk works: what is done after a sleep takes several times as long.
+    """
+
+    job: ReadJob
+    files: tuple[int, ...]
+    weights: ExpertWeights
+
+
 class ExpertReader:
     """Fills rooms from the shards of a source, by urgency and then in the order of submission. For one caller.
 
@@ -74,9 +87,7 @@ class ExpertReader:
         depth = PIECES_A_THREAD * num_threads
         self._native = native.PageReader(len(self._disks), depth, num_threads, PIECE_NBYTES, uring, shuffle)
         self._files, self._is_direct = dict[tuple[Path, int], int](), True
-        # Made while the disk works: what is done after a sleep takes several times as long.
-        self._weights = dict[int, ExpertWeights]()
-        self._jobs = dict[int, ReadJob]()
+        self._under_way = dict[int, _UnderWay]()
         self._numbers = dict[ReadJob, int]()
         self._failed = list[ReadJob]()
         self._is_stopped = False
@@ -100,19 +111,21 @@ class ExpertReader:
         address = job.room.data_ptr()
         assert address % ALIGNMENT == 0, address
         try:
-            reads = [
-                (self._file(extent), extent.start, extent.nbytes, extent.wanted, address + extent.place)
-                for extent in self._source.extents(job.key)
-            ]
+            extents = self._source.extents(job.key)
+            files = tuple(self._file(extent) for extent in extents)
         # The one who waits must hear of it.
         except PROBLEMS as problem:
             job.problem = problem
             self._failed.append(job)
             return
+        reads = [
+            (file, extent.start, extent.nbytes, extent.wanted, address + extent.place)
+            for file, extent in zip(files, extents, strict=True)
+        ]
         scales = [(address + start, end - start) for start, end in self._source.new_scales(job.key)]
         number = self._native.submit(self._disks[self._source.disk(job.key)], job.urgency, reads, scales)
-        self._jobs[number], self._numbers[job] = job, number
-        self._weights[number] = self._source.weights(job.key, job.room)
+        self._under_way[number] = _UnderWay(job, files, self._source.weights(job.key, job.room))
+        self._numbers[job] = number
 
     def hurry(self, job: ReadJob) -> None:
         """The job is a demand from now on."""
@@ -131,15 +144,17 @@ class ExpertReader:
     def withdraw_last(self) -> ReadJob | None:
         """Takes back the last job that is no demand and has not begun, of a disk that has one."""
         number = self._native.withdraw_last()
-        return self._take(number) if number else None
+        return self._take(number).job if number else None
 
     def done(self, *, wait: bool = False) -> list[ReadJob]:
         """The jobs done since the last call. With `wait`, which takes one that is under way, at least one."""
-        done, self._failed = self._failed, []
+        done = list[ReadJob]()
         while True:
-            must_wait = wait and not done
+            must_wait = wait and not self._failed
             self._collect(done, self._native.take(WAIT_SECONDS if must_wait else 0.0))
-            if done or not must_wait:
+            done += self._failed
+            self._failed.clear()
+            if done or not wait:
                 return done
 
     def stop(self) -> None:
@@ -164,17 +179,17 @@ class ExpertReader:
 
     def _collect(self, done: list[ReadJob], answers: Sequence[tuple[int, bool, bool, int, int, int]]) -> None:
         for number, has_nan, has_failed, read, error, filled in answers:
-            weights = self._weights[number]
-            job = self._take(number)
+            over = self._take(number)
+            job = over.job
             try:
                 if has_failed:
-                    self._look_into(self._source.extents(job.key)[read], error, filled)
+                    self._look_into(over, read, error, filled)
                     self.submit(job)
                     continue
                 if not self._is_direct:
                     self._forget(job.key)
                 self._source.accept(job.key, job.room, has_nan=has_nan)
-                job.weights = weights
+                job.weights = over.weights
             except PROBLEMS as problem:
                 job.problem = problem
             done.append(job)
@@ -183,15 +198,20 @@ class ExpertReader:
         for extent in self._source.extents(key):
             self._source.file(extent).forget(extent.start, extent.nbytes)
 
-    def _look_into(self, extent: Extent, error: int, filled: int) -> None:
-        """Raises why an extent could not be read; returns where another try may do."""
+    def _look_into(self, over: _UnderWay, read: int, error: int, filled: int) -> None:
+        """Raises why an extent of a job could not be read; returns where another try may do."""
         if error == errno.ECANCELED:
             raise ValueError("the expert store is closed")
+        extent = self._source.extents(over.job.key)[read]
         file = self._source.file(extent)
-        if error != errno.EINVAL or not file.turn_to_page_cache(os.strerror(error)):
-            raise file.problem(extent.start, extent.wanted, filled, error)
+        if error == errno.EINVAL:
+            file.turn_to_page_cache(os.strerror(error))
+            # Of several jobs that O_DIRECT was refused to, the first turns the file, and all are read again.
+            if self._file(extent) != over.files[read]:
+                return
+        raise file.problem(extent.start, extent.wanted, filled, error)
 
-    def _take(self, number: int) -> ReadJob:
-        job = self._jobs.pop(number)
-        del self._numbers[job], self._weights[number]
-        return job
+    def _take(self, number: int) -> _UnderWay:
+        taken = self._under_way.pop(number)
+        del self._numbers[taken.job]
+        return taken
