@@ -92,7 +92,6 @@ void bind_page_reader(nb::module_& module) {
         },
         nb::arg("disks"), nb::arg("depth"), nb::arg("threads"), nb::arg("piece"), nb::arg("uring"), nb::arg("shuffle"));
     reader.def_prop_ro("kind", [](Pages& self) { return self.open().kind(); });
-    reader.def_prop_ro("refusal", [](Pages& self) { return self.open().refusal(); });
     reader.def("add_file", &add_file, nb::arg("fd"), nb::arg("direct"), nb::arg("path"), nb::arg("device"),
                nb::arg("inode"), nb::arg("nbytes"), nb::arg("mtime_ns"), "The number of a file, for `submit`.");
     reader.def("submit", &submit, nb::arg("disk"), nb::arg("urgency"), nb::arg("reads"),

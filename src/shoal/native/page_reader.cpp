@@ -1,7 +1,6 @@
 // Whoever takes the pieces of a disk: a thread with a ring, or threads that call pread. See page_reader.h.
 #include "page_reader.h"
 
-#include <errno.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -14,100 +13,35 @@
 #include <utility>
 
 #include "page_queue.h"
+#include "read_workers.h"
 #include "ring.h"
-#include "short_slices.h"
 #include "signals_held.h"
 
 using namespace page_queue;
 
 namespace {
 
-void serve_with_pread(Queue& queue) {
-    ask_for_short_slices();
-    for (Piece piece; queue.take(piece, true); piece.job.reset()) {
-        const PageRead& read = piece.of();
-        ReadProgress progress;
-        int error = 0;
-        int64_t result;
-        do {
-            const size_t at = piece.place + progress.filled;
-            const size_t left = piece.nbytes - progress.filled;
-            result = pread(read.file->fd, read.into + at, left, static_cast<off_t>(read.start + at));
-            if (result < 0) result = -errno;
-        } while (advance(piece.needed, read.file->direct, result, progress, error) == Step::again);
-        queue.finish(piece, progress.filled, error);
-    }
-}
-
-// The pieces of one disk in a ring. Where the ring itself fails, what it began may still be written to by the system.
-class RingWorker {
+// The pieces of a disk, which go to the callers' memory.
+class Pieces {
    public:
-    RingWorker(Queue& queue, Ring& ring, size_t depth) : queue_(queue), ring_(ring), slots_(depth) {
-        for (size_t i = depth; i-- > 0;) free_.push_back(static_cast<uint32_t>(i));
-    }
+    using Task = Piece;
+    explicit Pieces(Queue& queue) : queue_(queue) {}
 
-    void serve() {
-        ask_for_short_slices();
-        for (;;) {
-            begin();
-            if (free_.size() == slots_.size()) return;
-            if (const int error = ring_.enter(1)) return give_up(error);
-            uint64_t tag;
-            int32_t result;
-            while (ring_.next_answer(tag, result)) answer(static_cast<uint32_t>(tag), result);
-        }
+    bool take(Piece& piece, bool wait) { return queue_.take(piece, wait); }
+    DiskRead read(const Piece& piece, uint32_t) const {
+        const PageRead& whole = piece.of();
+        const PageFile& file = *whole.file;
+        return {file.fd, file.direct, whole.start + piece.place, piece.nbytes, piece.needed, whole.into + piece.place};
     }
+    void finish(Piece& piece, uint32_t, size_t filled, int error) {
+        queue_.finish(piece, filled, error);
+        piece.job.reset();
+    }
+    bool is_empty(const Piece& piece) const { return !piece.job; }
+    void leak() {}
 
    private:
-    struct Slot {
-        Piece piece;
-        ReadProgress progress;
-    };
-
-    void begin() {
-        while (!free_.empty()) {
-            const uint32_t slot = free_.back();
-            if (!queue_.take(slots_[slot].piece, free_.size() == slots_.size())) return;
-            free_.pop_back();
-            slots_[slot].progress = {};
-            read_on(slot);
-        }
-    }
-
-    void read_on(uint32_t slot) {
-        const Piece& piece = slots_[slot].piece;
-        const PageRead& read = piece.of();
-        const size_t filled = slots_[slot].progress.filled, at = piece.place + filled;
-        const auto left = static_cast<uint32_t>(piece.nbytes - filled);
-        ring_.push_read(read.file->fd, read.into + at, left, read.start + at, slot);
-    }
-
-    void answer(uint32_t slot, int32_t result) {
-        Slot& s = slots_[slot];
-        const Piece& piece = s.piece;
-        int error = 0;
-        const bool direct = piece.of().file->direct;
-        if (advance(piece.needed, direct, result, s.progress, error) == Step::again) return read_on(slot);
-        finish(s, s.progress.filled, error);
-        free_.push_back(slot);
-    }
-
-    void finish(Slot& slot, size_t filled, int error) {
-        queue_.finish(slot.piece, filled, error);
-        slot.piece.job.reset();
-    }
-
-    void give_up(int error) {
-        ring_.abandon();
-        for (Slot& slot : slots_)
-            if (slot.piece.job) finish(slot, 0, error);
-        for (Slot& slot = slots_[0]; queue_.take(slot.piece, true);) finish(slot, 0, error);
-    }
-
     Queue& queue_;
-    Ring& ring_;
-    std::vector<Slot> slots_;
-    std::vector<uint32_t> free_;
 };
 
 }  // namespace
@@ -128,11 +62,12 @@ struct PageReader::State {
         if (options.uring && !refusal) ring = Ring::create(static_cast<uint32_t>(depth), refusal);
         if (ring) {
             rings.push_back(std::move(ring));
-            workers.emplace_back([&queue, at = rings.back().get(), depth] { RingWorker(queue, *at, depth).serve(); });
+            Ring& own = *rings.back();
+            workers.emplace_back([&queue, &own, depth] { RingWorker(Pieces(queue), own, depth).serve(); });
             return;
         }
         for (size_t i = 0; i < options.threads; ++i) try {
-                workers.emplace_back([&queue] { serve_with_pread(queue); });
+                workers.emplace_back([&queue] { serve_with_pread(Pieces(queue)); });
             } catch (const std::system_error&) {
                 // A machine that has no more threads to give gets the same reads done by fewer.
                 if (i == 0) throw;
@@ -165,8 +100,6 @@ PageReader::~PageReader() {
 }
 
 const char* PageReader::kind() const { return state_->rings.empty() ? "threads" : "io_uring"; }
-
-int PageReader::refusal() const { return state_->refusal; }
 
 bool PageReader::is_parents() const { return getpid() != state_->process; }
 

@@ -73,9 +73,8 @@ class PageReader {
     PageReader(const PageReader&) = delete;
     PageReader& operator=(const PageReader&) = delete;
 
-    // `io_uring` or `threads`, and the system's answer where io_uring was wanted and refused (else 0).
+    // `io_uring` or `threads`.
     const char* kind() const;
-    int refusal() const;
     // Files stay known until the end.
     const PageFile* add_file(PageFile file);
     // The number of a job, from 1 on. Returns at once; after `stop` the job is answered with ECANCELED.

@@ -19,9 +19,8 @@
 #include <system_error>
 #include <thread>
 
-#include "read_progress.h"
+#include "read_workers.h"
 #include "ring.h"
-#include "short_slices.h"
 #include "signals_held.h"
 
 namespace {
@@ -51,7 +50,10 @@ uint64_t block_floor(uint64_t offset) { return offset / kBlock * kBlock; }
 uint64_t block_ceil(uint64_t offset) { return block_floor(offset + kBlock - 1); }
 
 struct FreeMemory {
-    void operator()(uint8_t* memory) const { free(memory); }
+    bool is_kept = false;
+    void operator()(uint8_t* memory) const {
+        if (!is_kept) free(memory);
+    }
 };
 using Buffer = std::unique_ptr<uint8_t, FreeMemory>;
 
@@ -210,91 +212,25 @@ struct Queue {
     }
 };
 
-void serve_with_pread(Queue& queue) {
-    ask_for_short_slices();
-    const Buffer buffer = aligned_buffer(kMostNbytes);
-    for (Job job; queue.take(job, true);) {
-        const Extent& extent = *job.extent;
-        ReadProgress progress;
-        int error = 0;
-        int64_t result;
-        do {
-            result = pread(extent.file.fd, buffer.get() + progress.filled, extent.nbytes - progress.filled,
-                           static_cast<off_t>(extent.start + progress.filled));
-            if (result < 0) result = -errno;
-        } while (advance(extent.needed, extent.file.direct, result, progress, error) == Step::again);
-        job.finish(buffer.get(), progress.filled, error);
-    }
-}
-
-// A place in the ring, with the read that is under way in it.
-struct Slot {
-    Job job;
-    ReadProgress progress;
-};
-
-// The reads of one ring. Where the ring itself fails, what it began is never touched again: the system may write to it.
-class RingWorker {
+// The extents of a queue, read into `depth` buffers of a worker's own, out of which batches take their rows.
+class Extents {
    public:
-    RingWorker(Queue& queue, Ring& ring, size_t depth)
-        : queue_(queue), ring_(ring), slots_(depth), memory_(aligned_buffer(depth * kMostNbytes)) {
-        for (size_t i = depth; i-- > 0;) free_.push_back(static_cast<uint32_t>(i));
-    }
+    using Task = Job;
+    Extents(Queue& queue, size_t depth) : queue_(queue), memory_(aligned_buffer(depth * kMostNbytes)) {}
 
-    void serve() {
-        ask_for_short_slices();
-        for (;;) {
-            start_reads();
-            if (free_.size() == slots_.size()) return;
-            if (const int error = ring_.enter(1)) return give_up(error);
-            uint64_t tag;
-            int32_t result;
-            while (ring_.next_answer(tag, result)) answer(static_cast<uint32_t>(tag), result);
-        }
+    bool take(Job& job, bool wait) { return queue_.take(job, wait); }
+    DiskRead read(const Job& job, uint32_t slot) const {
+        const Extent& extent = *job.extent;
+        return {extent.file.fd, extent.file.direct, extent.start, extent.nbytes, extent.needed, memory_of(slot)};
     }
+    void finish(Job& job, uint32_t slot, size_t filled, int error) { job.finish(memory_of(slot), filled, error); }
+    bool is_empty(const Job& job) const { return !job.batch; }
+    void leak() { memory_.get_deleter().is_kept = true; }
 
    private:
-    uint8_t* memory_of(uint32_t slot) { return memory_.get() + slot * kMostNbytes; }
-
-    void start_reads() {
-        while (!free_.empty()) {
-            const uint32_t slot = free_.back();
-            if (!queue_.take(slots_[slot].job, free_.size() == slots_.size())) return;
-            free_.pop_back();
-            slots_[slot].progress = {};
-            read_on(slot);
-        }
-    }
-
-    void read_on(uint32_t slot) {
-        const Extent& extent = *slots_[slot].job.extent;
-        const size_t filled = slots_[slot].progress.filled;
-        ring_.push_read(extent.file.fd, memory_of(slot) + filled, static_cast<uint32_t>(extent.nbytes - filled),
-                        extent.start + filled, slot);
-    }
-
-    void answer(uint32_t slot, int32_t result) {
-        Slot& s = slots_[slot];
-        int error = 0;
-        const Extent& extent = *s.job.extent;
-        if (advance(extent.needed, extent.file.direct, result, s.progress, error) == Step::again) return read_on(slot);
-        s.job.finish(memory_of(slot), s.progress.filled, error);
-        free_.push_back(slot);
-    }
-
-    void give_up(int error) {
-        memory_.release();
-        ring_.abandon();
-        for (Slot& slot : slots_)
-            if (slot.job.batch) slot.job.finish(nullptr, 0, error);
-        // Whatever comes after meets the same end.
-        for (Job job; queue_.take(job, true);) job.finish(nullptr, 0, error);
-    }
+    uint8_t* memory_of(uint32_t slot) const { return memory_.get() + slot * kMostNbytes; }
 
     Queue& queue_;
-    Ring& ring_;
-    std::vector<Slot> slots_;
-    std::vector<uint32_t> free_;
     Buffer memory_;
 };
 
@@ -317,11 +253,12 @@ RowReader::RowReader(const RowReaderOptions& options) : state_(new State) {
     const SignalsHeld held;
     Queue& queue = state_->queue;
     if (Ring* ring = state_->ring.get()) {
-        state_->workers.emplace_back([&queue, ring, depth = options.depth] { RingWorker(queue, *ring, depth).serve(); });
+        const size_t depth = options.depth;
+        state_->workers.emplace_back([&queue, ring, depth] { RingWorker(Extents(queue, depth), *ring, depth).serve(); });
         return;
     }
     for (size_t i = 0; i < options.threads; ++i) try {
-            state_->workers.emplace_back([&queue] { serve_with_pread(queue); });
+            state_->workers.emplace_back([&queue] { serve_with_pread(Extents(queue, 1)); });
         } catch (const std::system_error&) {
             // A machine that has no more threads to give gets the same reads done by fewer.
             if (i == 0) throw;
