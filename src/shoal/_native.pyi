@@ -170,6 +170,28 @@ class Kernels:
 
 MOST_ROW_NBYTES: int
 
+class StepRoom:
+    def __init__(self, **arguments: int | tuple[int, int]) -> None: ...
+
+class LayerStages:
+    def __init__(self, **arguments: float | tuple[int, ...]) -> None: ...
+    def begin(self, kernels: Kernels, room: StepRoom, cos: int, sin: int) -> None: ...
+    def attend(
+        self,
+        kernels: Kernels,
+        room: StepRoom,
+        sequences: list[tuple[int, ...]],
+        topk: int,
+        cos: int,
+        sin: int,
+        replaced_codes: int,
+        replaced_scales: int,
+        is_full: int,
+        image_mask: int,
+    ) -> list[int]: ...
+    def apply(self, kernels: Kernels, room: StepRoom, arrived: list[tuple[int, tuple[int, ...]]]) -> None: ...
+    def finish(self, kernels: Kernels, room: StepRoom, last: list[tuple[int, tuple[int, ...]]]) -> None: ...
+
 class RowBatch:
     @property
     def reads(self) -> int: ...

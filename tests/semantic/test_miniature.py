@@ -124,9 +124,10 @@ def test_with_the_oldest_entries_in_place_of_the_indexers_nothing_is_copied_from
 
 
 def test_with_a_random_expert_in_place_of_the_routers_facts_are_lost(
-    ask: Ask, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
+    miniature: Assembled, ask: Ask, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = [sampled("facts", 40)]
+    monkeypatch.setattr(miniature.backbone, "in_room", False)
     whole, enter_mixture = percent(ask(facts), "facts"), shoal.model.layer.enter_mixture
 
     def enter(streams: Tensor, pre: Tensor, weights: object, router: object, *more: object) -> tuple[Entered, Routes]:
@@ -140,9 +141,10 @@ def test_with_a_random_expert_in_place_of_the_routers_facts_are_lost(
 
 
 def test_with_its_streams_mixed_the_other_way_round_facts_are_lost(
-    ask: Ask, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
+    miniature: Assembled, ask: Ask, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = [sampled("facts", 40)]
+    monkeypatch.setattr(miniature.backbone, "in_room", False)
     whole = percent(ask(facts), "facts")
     for name in ("enter_sublayer", "enter_mixture"):
         enter: Callable[..., object] = getattr(shoal.model.layer, name)

@@ -17,12 +17,12 @@ from shoal.plan.traffic import KV_CACHE, Traffic
 PROMPT_TOKENS, WARM_TOKENS = 8, 2
 TOKEN, OTHER = "token", "the rest"
 PARTS = {
-    "attention": (ATTENTION, KV_CACHE),
+    "attention": (ATTENTION, KV_CACHE, LAYER),
     "experts": (ROUTED, SHARED),
     "Engram": (ENGRAM_PROJECTIONS,),
-    OTHER: (HEAD, LAYER),
+    OTHER: (HEAD,),
 }
-"""What each timed part reads. Mixes and routers are in the rest."""
+"""What each timed part reads. Mixes and routers are in attention, whose native calls they are part of."""
 
 
 @dataclass(frozen=True)

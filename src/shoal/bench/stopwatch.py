@@ -23,20 +23,23 @@ class Stopwatch:
 
 
 class Timed:
-    """Stands for `inner`; its `forward` is timed as `part`."""
+    """Stands for `inner`; those of its methods are timed as `part`."""
 
-    def __init__(self, inner: Any, part: str, watch: Stopwatch) -> None:
-        self._inner, self._part, self._watch = inner, part, watch
+    def __init__(self, inner: Any, part: str, watch: Stopwatch, *methods: str) -> None:
+        self._inner, self._part, self._watch, self._methods = inner, part, watch, methods
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+        found = getattr(self._inner, name)
+        if name not in self._methods:
+            return found
 
-    def forward(self, *arguments: Any) -> Any:
-        """The real one's, timed."""
-        started = time.perf_counter()
-        result = self._inner.forward(*arguments)
-        self._watch.add(self._part, time.perf_counter() - started)
-        return result
+        def timed(*arguments: Any) -> Any:
+            started = time.perf_counter()
+            result = found(*arguments)
+            self._watch.add(self._part, time.perf_counter() - started)
+            return result
+
+        return timed
 
 
 def time_layers(backbone: Backbone, watch: Stopwatch) -> None:
@@ -44,19 +47,20 @@ def time_layers(backbone: Backbone, watch: Stopwatch) -> None:
     layers: list[Any] = list(backbone.layers)
     for layer in layers:
         if layer.engram is not None:
-            layer.engram = Timed(layer.engram, layer_part(layer.plan.layer_id), watch)
-    timed: Any = [Timed(layer, layer_part(layer.plan.layer_id), watch) for layer in layers]
+            layer.engram = Timed(layer.engram, layer_part(layer.plan.layer_id), watch, "forward")
+    timed: Any = [Timed(layer, layer_part(layer.plan.layer_id), watch, "forward") for layer in layers]
     backbone.layers = timed
 
 
 def time_sublayers(backbone: Backbone, watch: Stopwatch) -> None:
-    """Time `attention`, `experts` (routed and shared) and `Engram` of all layers together."""
+    """Time `attention` (with mixes and routers), `experts` (routed and shared) and `Engram` of all layers together."""
     for layer in backbone.layers:
         parts: Any = layer
-        parts.attention = Timed(layer.attention, "attention", watch)
-        parts.moe = Timed(layer.moe, "experts", watch)
+        parts.stages = Timed(layer.stages, "attention", watch, "begin", "attend")
+        parts.attention = Timed(layer.attention, "attention", watch, "index", "expect")
+        parts.moe = Timed(layer.moe, "experts", watch, "forward_in_room")
         if layer.engram is not None:
-            parts.engram = Timed(layer.engram, "Engram", watch)
+            parts.engram = Timed(layer.engram, "Engram", watch, "forward")
 
 
 def layer_part(layer_id: int) -> str:

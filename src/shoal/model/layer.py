@@ -1,6 +1,7 @@
 """One layer: attention and mixture of experts between hyper-connections (spec §4.1)."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from jaxtyping import BFloat16, Bool, Float32
 from torch import Tensor
@@ -12,8 +13,9 @@ from shoal.model.engram import Engram
 from shoal.model.moe import FEW_TOKENS, MoE, likeliest
 from shoal.model.step import Step
 from shoal.ops.arithmetic import Arithmetic
+from shoal.ops.layer_kernels import LayerStages, LayerWeights, StepRoom
 from shoal.ops.routing import Routes
-from shoal.ops.sublayer import Entered, EntryOptions, EntryWeights, enter_mixture, enter_sublayer
+from shoal.ops.sublayer import EntryOptions, EntryWeights, enter_mixture, enter_sublayer
 
 
 class Layer:
@@ -33,7 +35,7 @@ class Layer:
         self.attn_entry, self.ffn_entry = attn_entry, ffn_entry
         self.attention, self.moe, self.engram, self.plan = attention, moe, engram, plan
         self.options = EntryOptions(config.hc_sinkhorn_iters, float(config.hc_eps), float(config.norm_eps))
-        self.arithmetic = arithmetic
+        self.config, self.arithmetic = config, arithmetic
 
     def forward(
         self,
@@ -46,11 +48,13 @@ class Layer:
 
         The layer `following` changes neither: its experts are guessed from what this one's mixture starts from.
         """
+        if step.room is not None:
+            return self._forward_in_room(streams, pre, step, step.room, following)
         name, options, arithmetic = f"L{self.plan.layer_id}", self.options, self.arithmetic
         mask = None if self.plan.is_draft else step.batch.image_mask
         attn = enter_sublayer(streams, pre, self.attn_entry, options, arithmetic)
         step.record(f"{name}.attn_in", attn.x)
-        self._guess_again(streams, attn, mask)
+        self._guess_again(streams, attn.mix.pre, mask)
         x, streams = self.attention.forward(attn, streams, step)
         step.record(f"{name}.attn_out", x)
 
@@ -64,8 +68,36 @@ class Layer:
         step.record(f"{name}.pre_mix_out", ffn.mix.pre)
         return streams, ffn.mix.pre
 
+    def _forward_in_room(
+        self,
+        streams: BFloat16[Tensor, "tokens streams dim"],
+        pre: Float32[Tensor, "tokens streams"],
+        step: Step,
+        room: StepRoom,
+        following: "Layer | None",
+    ) -> tuple[BFloat16[Tensor, "tokens streams dim"], Float32[Tensor, "tokens streams"]]:
+        """`forward` in three native calls, and those of compressor and indexer; what it returns is the room's."""
+        mask = None if self.plan.is_draft else step.batch.image_mask
+        room.take(streams, pre)
+        self.stages.begin(room)
+        self._guess_again(room.streams, room.next_pre, mask)
+        self.attention.index(room.x, room.qr, step)
+        sequences, topk = self.attention.expect(step, room)
+        replaced = room.replaced.addresses(self.plan.layer_id)
+        expert_ids = self.stages.attend(room, sequences, topk, replaced, mask)
+        self.moe.forward_in_room(self.stages, room, expert_ids, None if following is None else following.moe, mask)
+        return room.streams, room.pre
+
+    @cached_property
+    def stages(self) -> LayerStages:
+        """The layer's native calls, which know where its weights are from the first time on."""
+        return stages_of(self)
+
     def _guess_again(
-        self, streams: BFloat16[Tensor, "tokens streams dim"], attn: Entered, mask: Bool[Tensor, "tokens"] | None
+        self,
+        streams: BFloat16[Tensor, "tokens streams dim"],
+        pre: Float32[Tensor, "tokens streams"],
+        mask: Bool[Tensor, "tokens"] | None,
     ) -> None:
         """The experts of this layer are guessed once more, from all that its mixture starts from but attention's share.
 
@@ -76,7 +108,7 @@ class Layer:
 
         def guess() -> Sequence[int]:
             router, options = self.moe.weights.router, self.options
-            _, routes = enter_mixture(streams, attn.mix.pre, self.ffn_entry, router, mask, options, self.arithmetic)
+            _, routes = enter_mixture(streams, pre, self.ffn_entry, router, mask, options, self.arithmetic)
             return likeliest(routes)
 
         self.moe.experts.expect(self.plan.layer_id, guess)
@@ -86,3 +118,12 @@ class Layer:
         step.record(f"{name}.indices", routes.expert_ids)
         step.record(f"{name}.weights", routes.weights)
         step.record(f"{name}.margin", routes.margin)
+
+
+def stages_of(layer: Layer) -> LayerStages:
+    """The native calls of a layer with the weights that it has now."""
+    attention, moe = layer.attention.weights, layer.moe.weights
+    weights = LayerWeights(
+        *(layer.attn_entry, layer.ffn_entry, attention.input, attention.output, attention.sink, moe.router, moe.shared)
+    )
+    return LayerStages(weights, layer.config, layer.plan.uses_yarn)

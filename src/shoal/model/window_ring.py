@@ -1,11 +1,13 @@
 """The last `window` keys of one layer, in Q8 (spec §5a). Slot = position mod window."""
 
+from collections.abc import Callable
 from copy import copy
 
 import torch
 from jaxtyping import BFloat16, Int64
 from torch import Tensor
 
+from shoal.ops.addresses import quantized_addresses
 from shoal.ops.quantize import Q8, Quantized
 from shoal.ops.step_attention import Replaced, StepSequence, keep_rows, kept_slots
 
@@ -21,7 +23,8 @@ class WindowRing:
             Q8,
         )
         self.length = 0
-        self._replaced: Replaced | None = None
+        self.addresses = quantized_addresses(self.rows)
+        self._replaced: Callable[[], Replaced] | None = None
         self.settle()
 
     def read(self) -> BFloat16[Tensor, "held dim"]:
@@ -32,11 +35,11 @@ class WindowRing:
         """Append the rows of the next positions; those that no longer fit are dropped at once."""
         one = StepSequence(rows.codes.shape[0], self.length, self.rows)
         replaced = Replaced(self.rows[kept_slots(one)], torch.ones(1, dtype=torch.uint8))
-        self.expect(one.count, replaced, 0)
+        self.expect(one.count, lambda: replaced, 0)
         keep_rows(one, rows)
 
-    def expect(self, count: int, replaced: Replaced, row: int) -> None:
-        """The next `count` positions are about to be written, and what they replace to be in `replaced` from `row` on.
+    def expect(self, count: int, replaced: Callable[[], Replaced], row: int) -> None:
+        """The next `count` positions are about to be written, and what they replace to be in `replaced()` from `row` on.
 
         Said before it happens, so that whatever interrupts it can be undone.
         """
@@ -53,9 +56,10 @@ class WindowRing:
         assert self._write_start <= length < self.length, (self._write_start, length, self.length)
         assert whole or self._first_saved == self._write_start, "a write longer than the window is undone whole"
         kept = max(length, self._first_saved)
-        if self._replaced is not None and self._replaced.is_full:
+        replaced = None if self._replaced is None else self._replaced()
+        if replaced is not None and replaced.is_full:
             slots = self._slots(kept, self.length)
-            saved = self._replaced.rows[slice(self._row(kept), self._row(self.length))]
+            saved = replaced.rows[slice(self._row(kept), self._row(self.length))]
             self.rows.codes[slots], self.rows.scales[slots] = saved.codes, saved.scales
         self.length = length
 
@@ -74,6 +78,7 @@ class WindowRing:
         """A copy that goes on alone. What was replaced is shared: nobody writes to it."""
         other = copy(self)
         other.rows = Quantized(self.rows.codes.clone(), self.rows.scales.clone(), Q8)
+        other.addresses = quantized_addresses(other.rows)
         return other
 
     @property

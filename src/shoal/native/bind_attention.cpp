@@ -1,17 +1,7 @@
 // Python names of the attention operators. Sizes and addresses are those of tensors that `ops` checked and keeps alive.
-#include <nanobind/stl/tuple.h>
-
-#include <tuple>
-
-#include "binding.h"
+#include "sequence_tuples.h"
 
 namespace {
-
-constexpr size_t kQ8Group = 32;
-
-// A sequence of a step: tokens, position, codes and scales of its ring, pages of its entries, where codes and scales
-// begin in them and the shift, what it selected.
-using SequenceTuple = std::tuple<size_t, int64_t, uintptr_t, uintptr_t, uintptr_t, size_t, size_t, size_t, uintptr_t>;
 
 void attention(Kernels& kernels, uintptr_t q, uintptr_t own_codes, uintptr_t own_scales, uintptr_t ring_codes,
                uintptr_t ring_scales, uintptr_t entry_pages, size_t entry_codes, size_t entry_scales, size_t page_shift,
@@ -26,29 +16,27 @@ void attention(Kernels& kernels, uintptr_t q, uintptr_t own_codes, uintptr_t own
                                at<uint16_t>(y)});
 }
 
-// Arrays of rows hold one sequence's after another's.
 void attend_step(Kernels& kernels, const std::vector<SequenceTuple>& sequences, uintptr_t q, uintptr_t own_codes,
                  uintptr_t own_scales, uintptr_t sink, uintptr_t cos, uintptr_t sin, size_t heads, size_t dim,
                  size_t window, size_t topk, size_t pairs, float scale, uintptr_t y, uintptr_t replaced_codes,
                  uintptr_t replaced_scales, uintptr_t is_full) {
-    std::vector<ShoalAttention> list;
-    std::vector<ShoalRing> rings;
-    list.reserve(sequences.size());
-    rings.reserve(sequences.size());
-    size_t row = 0;
-    for (const auto& [tokens, position, ring_codes, ring_scales, pages, codes, scales, shift, selected] : sequences) {
-        const size_t values = row * heads * dim, angles = row * pairs;
-        rings.push_back({at<uint8_t>(ring_codes), at<uint8_t>(ring_scales)});
-        list.push_back({at<const uint16_t>(q) + values, at<const uint8_t>(own_codes) + row * dim,
-                        at<const uint8_t>(own_scales) + row * (dim / kQ8Group), rings.back().codes, rings.back().scales,
-                        {at<const uint64_t>(pages), codes, scales, shift}, at<const int64_t>(selected),
-                        at<const float>(sink), at<const float>(cos) + angles, at<const float>(sin) + angles, tokens, heads,
-                        dim, window, topk, pairs, position, scale, at<uint16_t>(y) + values});
-        row += tokens;
-    }
+    ShoalAttention first{};
+    first.q = at<const uint16_t>(q);
+    first.own_codes = at<const uint8_t>(own_codes);
+    first.own_scales = at<const uint8_t>(own_scales);
+    first.sink = at<const float>(sink);
+    first.cos = at<const float>(cos);
+    first.sin = at<const float>(sin);
+    first.heads = heads;
+    first.dim = dim;
+    first.window = window;
+    first.topk = topk;
+    first.pairs = pairs;
+    first.scale = scale;
+    first.y = at<uint16_t>(y);
+    const Sequences all(sequences, first);
     kernels.run(kernels.table->attend_step,
-                ShoalAttendStep{list.data(), rings.data(), list.size(),
-                                {at<uint8_t>(replaced_codes), at<uint8_t>(replaced_scales)}, at<uint8_t>(is_full)});
+                all.step({at<uint8_t>(replaced_codes), at<uint8_t>(replaced_scales)}, at<uint8_t>(is_full)));
 }
 
 void rotate_rows(Kernels& kernels, uintptr_t x, uintptr_t cos, uintptr_t sin, size_t rows, size_t heads, size_t dim,

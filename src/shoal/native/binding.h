@@ -67,5 +67,6 @@ void bind_indexer(nb::class_<Kernels>& kernels);
 void bind_elementwise(nb::class_<Kernels>& kernels);
 void bind_stages(nb::class_<Kernels>& kernels);
 void bind_probe(nb::class_<Kernels>& kernels);
+void bind_layer(nb::module_& module);
 void bind_row_reader(nb::module_& module);
 void bind_page_reader(nb::module_& module);

@@ -59,6 +59,7 @@ NB_MODULE(_native, module) {
     bind_elementwise(kernels);
     bind_stages(kernels);
     bind_probe(kernels);
+    bind_layer(module);
     bind_row_reader(module);
     bind_page_reader(module);
 }

@@ -87,6 +87,17 @@ void SHOAL_NAME(project_out)(const ShoalProjectOut* p, ShoalPool* pool) {
     return_to_streams(p->back, p->rows, p->dim, pool);
 }
 
+void SHOAL_NAME(begin_layer)(const ShoalBeginLayer* p, ShoalPool* pool) {
+    SHOAL_NAME(enter_sublayer)(&p->enter, pool);
+    SHOAL_NAME(project_in)(&p->project, pool);
+}
+
+void SHOAL_NAME(attend_layer)(const ShoalAttendLayer* p, ShoalPool* pool) {
+    SHOAL_NAME(attend_step)(&p->attend, pool);
+    SHOAL_NAME(project_out)(&p->out, pool);
+    SHOAL_NAME(enter_sublayer)(&p->mixture, pool);
+}
+
 void SHOAL_NAME(combine)(const ShoalCombine* p, ShoalPool* pool) {
     if (p->last.count) SHOAL_NAME(routed_experts)(&p->last, pool);
     Scratch room(pool);

@@ -1,4 +1,4 @@
-// C ABI of the stages: a run of operators in one call, so that a layer costs six calls. See kernels.h.
+// C ABI of the stages: a run of operators in one call, so that a layer costs three calls. See kernels.h.
 //
 // A stage has the bits of the operators it is made of; only the calls are fewer. bf16 is its bits, rows are contiguous.
 #pragma once
@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "attention.h"
 #include "experts.h"
 #include "linear.h"
 
@@ -76,6 +77,18 @@ typedef struct ShoalCombine {
     ShoalReturn back;
 } ShoalCombine;
 
+// What a layer does until keys are needed, and from there until its experts are.
+typedef struct ShoalBeginLayer {
+    ShoalEnterSublayer enter;
+    ShoalProjectIn project;
+} ShoalBeginLayer;
+
+typedef struct ShoalAttendLayer {
+    ShoalAttendStep attend;
+    ShoalProjectOut out;
+    ShoalEnterSublayer mixture;
+} ShoalAttendLayer;
+
 // Pooled groups to what is stored: entries in Q4c after norm and rope, index keys in Q4i from the normed latents.
 typedef struct ShoalFinishLatents {
     const uint16_t *pooled, *norm;         // [groups, dim], [dim]
@@ -125,6 +138,8 @@ typedef struct ShoalLogits {
     X(enter_sublayer, ShoalEnterSublayer)    \
     X(project_in, ShoalProjectIn)            \
     X(project_out, ShoalProjectOut)          \
+    X(begin_layer, ShoalBeginLayer)          \
+    X(attend_layer, ShoalAttendLayer)        \
     X(combine, ShoalCombine)                 \
     X(finish_latents, ShoalFinishLatents)    \
     X(index_queries, ShoalIndexQueries)      \

@@ -51,6 +51,25 @@ class Replaced:
         return cls(empty_quantized(Q8, count, dim), torch.zeros(1, dtype=torch.uint8))
 
 
+class ReplacedOfLayers:
+    """`Replaced` of all layers of a step, which replace `rows` rows each, in one piece of memory."""
+
+    def __init__(self, layers: int, rows: int, dim: int) -> None:
+        self.rows = empty_quantized(Q8, layers, rows, dim)
+        self.is_full: UInt8[Tensor, "layers"] = torch.zeros(layers, dtype=torch.uint8)
+        self._addresses = *quantized_addresses(self.rows), address(self.is_full)
+        self._nbytes = rows * Q8.code_bytes(dim), rows * Q8.scale_bytes(dim), 1
+
+    def of(self, layer: int) -> Replaced:
+        """One layer's."""
+        return Replaced(self.rows[layer], self.is_full[layer : layer + 1])
+
+    def addresses(self, layer: int) -> tuple[int, int, int]:
+        """Of its codes, its scales, and whether they are there."""
+        codes, scales, full = (at + layer * size for at, size in zip(self._addresses, self._nbytes, strict=True))
+        return codes, scales, full
+
+
 def attend_step(
     q: BFloat16[Tensor, "tokens heads dim"],
     kv: Quantized,
@@ -113,7 +132,7 @@ def keep_rows(one: StepSequence, kv: Quantized) -> None:
 
 
 @cache
-def _score_scale(dim: int) -> float:
+def score_scale(dim: int) -> float:
     """dim^-½ in float32."""
     return float(torch.tensor(dim**-0.5, dtype=torch.float32))
 
@@ -146,7 +165,7 @@ def _attend_native(
     kernels.native.attend_step(
         listed,
         *(address(q), *quantized_addresses(kv), *map(address, (sink, rotation.cos, rotation.sin))),
-        *(heads, dim, window, topk, rotation.cos.shape[1], _score_scale(dim), address(y)),
+        *(heads, dim, window, topk, rotation.cos.shape[1], score_scale(dim), address(y)),
         *(*quantized_addresses(replaced.rows), address(replaced.is_full)),
     )
     del kept
