@@ -39,7 +39,7 @@ class WindowRing:
         keep_rows(one, rows)
 
     def expect(self, count: int, replaced: Callable[[], Replaced], row: int) -> None:
-        """The next `count` positions are about to be written, and what they replace to be in `replaced()` from `row` on.
+        """The next `count` positions are about to be written, what they replace to be in `replaced()` from `row` on.
 
         Said before it happens, so that whatever interrupts it can be undone.
         """

@@ -1,7 +1,7 @@
-"""A layer of a step in three native calls: until its keys are needed, until its experts are, and to its end (spec §4.1).
+"""A layer of a step in three native calls: to its keys, to its experts, and to its end (spec §4.1).
 
-They have the bits of the operators they are made of. Where weights are is said once a layer, the memory that layers work
-in is made once a step: between two kernels of a decoded token stands as little as can be.
+They have the bits of the operators they are made of. Where weights are is said once a layer, the memory that layers
+work in is made once a step: between two kernels of a decoded token stands as little as can be.
 """
 
 from collections.abc import Sequence
