@@ -21,70 +21,186 @@ struct Return {
     Buffer<uint16_t> x, streams_out;
 };
 
-void drive_enter_sublayer(Run run) {
-    each_case(kRows, {0, 1}, [&](size_t number, size_t rows, size_t has_router) {
-        Inputs inputs(number);
-        const size_t mixes = kStreams * (kStreams + 2), experts = 20, active = 6;
-        const Buffer<uint16_t> streams = inputs.bf16(rows * kStreams * kDim), norm = inputs.bf16(kDim, 1);
-        const Buffer<float> pre = inputs.floats(rows * kStreams, 1), fn = inputs.floats(mixes * kStreams * kDim, 1);
-        const Buffer<float> scale = inputs.floats(3, 1), base = inputs.floats(mixes, 1);
-        const Buffer<uint16_t> gate = inputs.bf16(experts * kDim, 1);
-        const Buffer<float> bias = inputs.floats(experts, 1), bias_vl = inputs.floats(experts, 1);
-        Buffer<uint16_t> x(rows * kDim);
-        Buffer<uint8_t> codes(rows * kDim), scales(rows * kDim / 32);
-        Buffer<float> next_pre(rows * kStreams), post(rows * kStreams), comb(rows * kStreams * kStreams);
-        Buffer<int64_t> expert_ids(rows * active);
-        Buffer<float> weights(rows * active), margin(rows);
+// A sublayer's entry, of a mixture where it has a router.
+struct Entry {
+    static constexpr size_t kMixes = kStreams * (kStreams + 2), kExperts = 20, kActive = 6;
+    Entry(Inputs& inputs, size_t rows, bool has_router)
+        : rows(rows),
+          has_router(has_router),
+          streams(inputs.bf16(rows * kStreams * kDim)),
+          norm(inputs.bf16(kDim, 1)),
+          pre(inputs.floats(rows * kStreams, 1)),
+          fn(inputs.floats(kMixes * kStreams * kDim, 1)),
+          scale(inputs.floats(3, 1)),
+          base(inputs.floats(kMixes, 1)),
+          gate(inputs.bf16(kExperts * kDim, 1)),
+          bias(inputs.floats(kExperts, 1)),
+          bias_vl(inputs.floats(kExperts, 1)),
+          x(rows * kDim),
+          codes(rows * kDim),
+          scales(rows * kDim / 32),
+          next_pre(rows * kStreams),
+          post(rows * kStreams),
+          comb(rows * kStreams * kStreams),
+          expert_ids(rows * kActive),
+          weights(rows * kActive),
+          margin(rows) {}
+    ShoalEnterSublayer parameters() {
         ShoalEnterSublayer p = {streams, pre,  fn,    scale,  base,     norm, rows, kStreams, kDim, 20, kEps,
                                 kEps,    x,    codes, scales, next_pre, post, comb, {}};
         if (has_router)
-            p.router = {gate, bias, bias_vl, nullptr, experts, active, 2.5f, expert_ids, weights, margin};
+            p.router = {gate, bias, bias_vl, nullptr, kExperts, kActive, 2.5f, expert_ids, weights, margin};
+        return p;
+    }
+    void print(const char* name, size_t number) const {
+        report(name, "x", number, x);
+        report(name, "codes", number, codes);
+        report(name, "scales", number, scales);
+        report(name, "next_pre", number, next_pre);
+        report(name, "post", number, post);
+        report(name, "comb", number, comb);
+        report(name, "expert_ids", number, expert_ids);
+        report(name, "weights", number, weights);
+        report(name, "margin", number, margin);
+    }
+    size_t rows;
+    bool has_router;
+    Buffer<uint16_t> streams, norm;
+    Buffer<float> pre, fn, scale, base;
+    Buffer<uint16_t> gate;
+    Buffer<float> bias, bias_vl;
+    Buffer<uint16_t> x;
+    Buffer<uint8_t> codes, scales;
+    Buffer<float> next_pre, post, comb;
+    Buffer<int64_t> expert_ids;
+    Buffer<float> weights, margin;
+};
+
+void drive_enter_sublayer(Run run) {
+    each_case(kRows, {0, 1}, [&](size_t number, size_t rows, size_t has_router) {
+        Inputs inputs(number);
+        Entry entry(inputs, rows, has_router);
+        const ShoalEnterSublayer p = entry.parameters();
         run.kernels->enter_sublayer(&p, run.pool);
-        report("enter_sublayer", "x", number, x);
-        report("enter_sublayer", "codes", number, codes);
-        report("enter_sublayer", "scales", number, scales);
-        report("enter_sublayer", "next_pre", number, next_pre);
-        report("enter_sublayer", "post", number, post);
-        report("enter_sublayer", "comb", number, comb);
-        report("enter_sublayer", "expert_ids", number, expert_ids);
-        report("enter_sublayer", "weights", number, weights);
-        report("enter_sublayer", "margin", number, margin);
+        entry.print("enter_sublayer", number);
     });
 }
+
+struct Projections {
+    static constexpr size_t kRank = 64, kHeads = 2, kHeadDim = 32;
+    Projections(Inputs& inputs, size_t rows)
+        : rows(rows),
+          x(inputs, rows, kDim),
+          wq_a(inputs, kRank, kDim),
+          wq_b(inputs, kHeads * kHeadDim, kRank),
+          wkv(inputs, kHeadDim, kDim),
+          q_norm(inputs.bf16(kRank, 1)),
+          kv_norm(inputs.bf16(kHeadDim, 1)),
+          cos(inputs.floats(rows * kPairs, 0)),
+          sin(inputs.floats(rows * kPairs, 0)),
+          q(rows * kHeads * kHeadDim),
+          qr_codes(rows * kRank),
+          qr_scales(rows * kRank / 32),
+          kv_codes(rows * kHeadDim),
+          kv_scales(rows * kHeadDim / 32) {}
+    ShoalProjectIn parameters() {
+        return {x.codes, x.scales, wq_a, wq_b, wkv,    q_norm,   kv_norm,   cos,      sin,      rows, kDim,
+                kRank,   kHeads,   kHeadDim,   kPairs, kEps,     q,         qr_codes, qr_scales, kv_codes, kv_scales};
+    }
+    void print(const char* name, size_t number) const {
+        report(name, "q", number, q);
+        report(name, "qr_codes", number, qr_codes);
+        report(name, "qr_scales", number, qr_scales);
+        report(name, "kv_codes", number, kv_codes);
+        report(name, "kv_scales", number, kv_scales);
+    }
+    size_t rows;
+    Rows8 x;
+    Float8 wq_a, wq_b, wkv;
+    Buffer<uint16_t> q_norm, kv_norm;
+    Buffer<float> cos, sin;
+    Buffer<uint16_t> q;
+    Buffer<uint8_t> qr_codes, qr_scales, kv_codes, kv_scales;
+};
 
 void drive_project_in(Run run) {
-    each_case(kRows, {2}, [&](size_t number, size_t rows, size_t heads) {
+    each_case(kRows, {0}, [&](size_t number, size_t rows, size_t) {
         Inputs inputs(number);
-        const size_t q_rank = 64, head_dim = 32;
-        const Rows8 x(inputs, rows, kDim);
-        const Float8 wq_a(inputs, q_rank, kDim), wq_b(inputs, heads * head_dim, q_rank), wkv(inputs, head_dim, kDim);
-        const Buffer<uint16_t> q_norm = inputs.bf16(q_rank, 1), kv_norm = inputs.bf16(head_dim, 1);
-        const Buffer<float> cos = inputs.floats(rows * kPairs, 0), sin = inputs.floats(rows * kPairs, 0);
-        Buffer<uint16_t> q(rows * heads * head_dim);
-        Buffer<uint8_t> qr_codes(rows * q_rank), qr_scales(rows * q_rank / 32);
-        Buffer<uint8_t> kv_codes(rows * head_dim), kv_scales(rows * head_dim / 32);
-        const ShoalProjectIn p = {x.codes,  x.scales,  wq_a,     wq_b,     wkv,   q_norm, kv_norm,
-                                  cos,      sin,       rows,     kDim,     q_rank, heads, head_dim,
-                                  kPairs,   kEps,      q,        qr_codes, qr_scales, kv_codes, kv_scales};
+        Projections projections(inputs, rows);
+        const ShoalProjectIn p = projections.parameters();
         run.kernels->project_in(&p, run.pool);
-        report("project_in", "q", number, q);
-        report("project_in", "qr_codes", number, qr_codes);
-        report("project_in", "qr_scales", number, qr_scales);
-        report("project_in", "kv_codes", number, kv_codes);
-        report("project_in", "kv_scales", number, kv_scales);
+        projections.print("project_in", number);
     });
 }
 
+struct Output {
+    static constexpr size_t kGroups = 2, kWidth = 64, kOutputs = 32;
+    Output(Inputs& inputs, size_t rows)
+        : rows(rows),
+          o(inputs.bf16(rows * kGroups * kWidth)),
+          wo_a(inputs, kGroups * kOutputs, kWidth),
+          wo_b(inputs, kDim, kGroups * kOutputs),
+          back(inputs, rows) {}
+    ShoalProjectOut parameters() {
+        return {o, wo_a, wo_b, rows, kGroups, kWidth, kOutputs, kDim, back.parameters()};
+    }
+    size_t rows;
+    Buffer<uint16_t> o;
+    Float8 wo_a, wo_b;
+    Return back;
+};
+
 void drive_project_out(Run run) {
-    each_case(kRows, {2}, [&](size_t number, size_t rows, size_t groups) {
+    each_case(kRows, {0}, [&](size_t number, size_t rows, size_t) {
         Inputs inputs(number);
-        const size_t width = 64, outputs = 32;
-        const Buffer<uint16_t> o = inputs.bf16(rows * groups * width);
-        const Float8 wo_a(inputs, groups * outputs, width), wo_b(inputs, kDim, groups * outputs);
-        Return back(inputs, rows);
-        const ShoalProjectOut p = {o, wo_a, wo_b, rows, groups, width, outputs, kDim, back.parameters()};
+        Output output(inputs, rows);
+        const ShoalProjectOut p = output.parameters();
         run.kernels->project_out(&p, run.pool);
-        back.print("project_out", number);
+        output.back.print("project_out", number);
+    });
+}
+
+void drive_begin_layer(Run run) {
+    each_case(kRows, {0}, [&](size_t number, size_t rows, size_t) {
+        Inputs inputs(number);
+        Entry entry(inputs, rows, false);
+        Projections projections(inputs, rows);
+        ShoalBeginLayer p = {entry.parameters(), projections.parameters()};
+        p.project.x_codes = entry.codes;
+        p.project.x_scales = entry.scales;
+        run.kernels->begin_layer(&p, run.pool);
+        entry.print("begin_layer", number);
+        projections.print("begin_layer", number);
+    });
+}
+
+// One sequence, without entries.
+void drive_attend_layer(Run run) {
+    each_case(kRows, {0, 5}, [&](size_t number, size_t rows, size_t position) {
+        Inputs inputs(number);
+        const size_t heads = 2, dim = Output::kWidth, window = 8, kept = rows < window ? rows : window;
+        const Buffer<uint16_t> q = inputs.bf16(rows * heads * dim, 1);
+        const Rows8 own(inputs, rows, dim, kUsual);
+        Rows8 held(inputs, window, dim, kUsual);
+        const Buffer<float> sink = inputs.floats(heads, 1), angles = inputs.floats(rows * kPairs, 0);
+        Buffer<uint8_t> replaced_codes(kept * dim), replaced_scales(kept * dim / 32), is_full(1);
+        Output output(inputs, rows);
+        Entry entry(inputs, rows, true);
+        const ShoalRing ring = {held.codes, held.scales};
+        const ShoalAttention sequence = {q,      own.codes, own.scales, held.codes, held.scales, {},
+                                         nullptr, sink,     angles,     angles,     rows,        heads,
+                                         dim,    window,    0,          kPairs,     static_cast<int64_t>(position),
+                                         0.125f, output.o};
+        ShoalAttendLayer p = {{&sequence, &ring, 1, {replaced_codes, replaced_scales}, is_full},
+                              output.parameters(),
+                              entry.parameters()};
+        p.mixture.streams = output.back.streams_out;
+        run.kernels->attend_layer(&p, run.pool);
+        report("attend_layer", "o", number, output.o);
+        report("attend_layer", "ring", number, held.codes);
+        report("attend_layer", "replaced", number, replaced_codes);
+        output.back.print("attend_layer", number);
+        entry.print("attend_layer", number);
     });
 }
 
