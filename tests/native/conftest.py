@@ -40,6 +40,11 @@ def kernel_sources() -> list[Path]:
     return [NATIVE / f"{name}.cpp" for name in ("kernels", *cmake_list("families"))]
 
 
+def kernel_sources_of(families: Sequence[str]) -> list[Path]:
+    """Those of some families; of none named, all."""
+    return [path for path in kernel_sources() if path.stem in families or not families]
+
+
 def module_objects(isa: str) -> list[Path]:
     """What CMake made of the kernels as they are now; nothing where a source is younger."""
     youngest = max(path.stat().st_mtime for path in (*NATIVE.iterdir(), ROOT / "CMakeLists.txt"))
@@ -104,16 +109,30 @@ class Toolchain:
 
     def kernels_test(self, isas: Sequence[str], options: Sequence[str] = ()) -> Path:
         """The driver of the operators, with the tables of `isas`."""
+        return self.driver(isas, [path for isa in isas for path in self.kernel_objects(isa, options)], options)
+
+    def emulating(self, isa: str, header: str, families: Sequence[str], options: Sequence[str]) -> Path:
+        """The driver of `isa`, where `header` gives the `families` instructions that this machine lacks."""
+        given = ["-O1", *options, "-Wno-ignored-attributes", "-include", header]
+        compiled = {path: self.compile(path, [*self.isa_options(isa), *given]) for path in kernel_sources_of(families)}
+        others = [path for path in kernel_sources() if path not in compiled]
+        kept = {} if not others else dict(zip(kernel_sources(), self.kernel_objects(isa), strict=True))
+        return self.driver([isa], [*compiled.values(), *(kept[path] for path in others)], name=Path(header).stem)
+
+    def driver(
+        self, isas: Sequence[str], objects: Sequence[Path], options: Sequence[str] = (), name: str = "kernels_test"
+    ) -> Path:
+        """The driver of the operators that the `objects` hold, with the tables of `isas`."""
         tables = BUILD / "-".join(isas)
         tables.mkdir(parents=True, exist_ok=True)
         content = f"#define SHOAL_TABLES(X) {''.join(f'X({isa})' for isa in isas)}\n"
         if not (tables / "tables.h").exists():
             write_whole(tables / "tables.h", content)
-        objects = [path for isa in isas for path in self.kernel_objects(isa, options)]
         baseline = ["-O2", *options, f"-I{tables}"]
         sources = HERE / "kernels_test.cpp", NATIVE / "dispatch.cpp", NATIVE / "pool.cpp"
-        objects += [self.compile(source, baseline) for source in sources]
-        return self.link(f"kernels_test-{tables.name}", objects, options)
+        return self.link(
+            f"{name}-{tables.name}", [*objects, *(self.compile(path, baseline) for path in sources)], options
+        )
 
     def run(self, program: Path, *arguments: str, runner: Sequence[str] = (), **environment: str) -> str:
         """What it prints; it must end well and say nothing on stderr."""

@@ -38,6 +38,24 @@ def test_the_driver_offers_what_the_module_does(host: Any, program: Path) -> Non
     assert host.run(program, "--isas").split() == ISAS
 
 
+# No instruction that this machine lacks is left in what is emulated.
+NO_AVX512 = ("-mno-avx512f", "-Wno-psabi")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("avx2" not in ISAS or "avx512" in ISAS, reason="a processor without AVX2, or with AVX-512 itself")
+def test_avx512_emulated_gives_the_same(host: Any, portable: str) -> None:
+    program = host.emulating("avx512", "emulated_avx512.h", [], NO_AVX512)
+    assert host.run(program, "avx512", "2") == portable
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("avx2" not in ISAS or "avxvnni" in ISAS, reason="a processor without AVX2, or with AVX-VNNI itself")
+def test_avxvnni_emulated_gives_the_same(host: Any, portable: str) -> None:
+    program = host.emulating("avx2", "emulated_avxvnni.h", ["experts", "float4_linear", "indexer"], [])
+    assert host.run(program, "avx2", "2") == portable
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", ["neon", "portable"])
 def test_arm_gives_the_same(arm: Any, isa: str, portable: str) -> None:

@@ -16,7 +16,7 @@ constexpr int32_t kOffset = 1 << 30;
 // register is taken, and GCC would spill.
 inline void add_products(__m256i* sums, __m256i w0, __m256i w1, const int32_t* pair) {
     __m256i x;
-#if defined(__AVXVNNI__)
+#if defined(__AVXVNNI__) && !defined(SHOAL_EMULATED_AVXVNNI)
     asm("vpbroadcastd %5, %2\n\t"
         "%{vex%} vpdpwssd %3, %2, %0\n\t"
         "%{vex%} vpdpwssd %4, %2, %1"

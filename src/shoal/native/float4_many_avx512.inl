@@ -38,7 +38,11 @@ inline void add_scaled(double* acc, __m512i sums, const Scales& s, __m512d x_sca
 
 // sum + the products of 16 int16 pairs with one pair in memory.
 inline void add_products(__m512i* sum, __m512i w, const int32_t* pair) {
+#if defined(SHOAL_EMULATED_AVX512)
+    *sum = emulated::dpwssd_epi32(*sum, w, _mm512_set1_epi32(*pair));
+#else
     asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(*sum) : "v"(w), "m"(*pair));
+#endif
 }
 
 // acc [Rows][kTileOutputs] += all blocks of the high digits.
