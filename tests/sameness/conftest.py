@@ -21,6 +21,7 @@ from shoal.model.backbone import Backbone
 from shoal.model.batch import Batch
 from shoal.model.cache import SequenceCache
 from shoal.model.step import Recorder, record_nothing
+from shoal.ops.kernels import available_isas
 from shoal.ops.native import Native
 from shoal.ops.wide import Wide
 from shoal.weights.load import load_backbone
@@ -157,6 +158,12 @@ def native_driver(config: ModelConfig, ids: list[int]) -> Iterator[Callable[[str
         yield lambda isa, threads: Driver(
             load_backbone(config, checkpoint, arithmetic=Native(isa, threads)).backbone, ids
         )
+
+
+@pytest.fixture(scope="session")
+def native(native_driver: Callable[[str, int], Driver]) -> Driver:
+    """Of the best kernels there are: for what is the caches' own, whatever computes."""
+    return native_driver(available_isas()[0], 2)
 
 
 @pytest.fixture(scope="session")

@@ -11,17 +11,17 @@ def interrupt(*_: object) -> None:
 
 
 @pytest.mark.parametrize("layer", [0, 2, 6, 9])
-def test_an_interrupted_forward_leaves_no_trace(driver: Any, layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    caches = [driver.copy_of(driver.whole(length).cache) for length in (31, 33)]
+def test_an_interrupted_forward_leaves_no_trace(native: Any, layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    caches = [native.copy_of(native.whole(length).cache) for length in (31, 33)]
     with monkeypatch.context() as patch:
-        patch.setattr(driver.backbone.layers[layer].moe, "forward", interrupt)
+        patch.setattr(native.backbone.layers[layer].moe, "forward_in_room", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            driver.advance([[7] * 3, [7] * 35], caches)
+            native.advance([[7] * 3, [7] * 35], caches)
     for cache, length in zip(caches, (31, 33), strict=True):
-        saved, before = cache.state(), driver.copy_of(driver.whole(length).cache).state()
+        saved, before = cache.state(), native.copy_of(native.whole(length).cache).state()
         assert all(torch.equal(saved[name], before[name]) for name in saved)
-    runs = driver.lockstep([[driver.ids[31:37]], [driver.ids[33:37]]], caches)
-    assert [run.differences(driver.whole(37), first) for run, first in zip(runs, (31, 33), strict=True)] == [
+    runs = native.lockstep([[native.ids[31:37]], [native.ids[33:37]]], caches)
+    assert [run.differences(native.whole(37), first) for run, first in zip(runs, (31, 33), strict=True)] == [
         [],
         [],
     ]
@@ -31,7 +31,8 @@ def test_the_pass_before_an_interrupted_one_is_final(driver: Any, monkeypatch: p
     cache = driver.copy_of(driver.whole(31).cache)
     driver.advance([driver.ids[31:33]], [cache])
     assert cache.can_truncate(32)
-    monkeypatch.setattr(driver.backbone.layers[2].moe, "forward", interrupt)
+    for method in ("forward", "forward_in_room"):
+        monkeypatch.setattr(driver.backbone.layers[2].moe, method, interrupt)
     with pytest.raises(KeyboardInterrupt):
         driver.advance([[7] * 3], [cache])
     # Rings that the interrupted pass reached can no longer undo the one before.

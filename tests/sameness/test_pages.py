@@ -11,16 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from shoal.errors import CacheFullError
 from shoal.model.cache import SequenceCache
-from shoal.ops.kernels import available_isas
 from tests.sameness.conftest import Driver, Run, remembered, same
 
 CUTS = ([1, 1, 2, 29, 1, 3], [33, 1, 3], [29, 8], [37])
 PAGE_TOKENS, PAGES, WINDOW = 4, 24, 32
-
-
-@pytest.fixture
-def native(native_driver: Any) -> Driver:
-    return native_driver(available_isas()[0], 1)
 
 
 @pytest.mark.parametrize("page_tokens", [2, 4, 32])

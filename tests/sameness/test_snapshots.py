@@ -44,20 +44,20 @@ save_file(out, job["out"])
 
 
 def test_another_process_continues_with_the_same_bits(
-    driver: Any, config: ModelConfig, miniature: Path, tmp_path: Path
+    native: Any, config: ModelConfig, miniature: Path, tmp_path: Path
 ) -> None:
-    runs = driver.lockstep([driver.prompt([length]) for length in LENGTHS])
+    runs = native.lockstep([native.prompt([length]) for length in LENGTHS])
     caches = [run.cache for run in runs]
-    driver.advance([[*driver.ids[33:CUT_BACK], 7, 7]], [caches[-1]])
+    native.advance([[*native.ids[33:CUT_BACK], 7, 7]], [caches[-1]])
     caches[-1].truncate(CUT_BACK)
     paths = [tmp_path / f"{number}.safetensors" for number in range(len(caches))]
     for cache, path in zip(caches, paths, strict=True):
         save_snapshot(cache, config, path)
-    chunks = [driver.ids[cache.length : cache.length + MORE] for cache in caches]
+    chunks = [native.ids[cache.length : cache.length + MORE] for cache in caches]
     out = tmp_path / "out.safetensors"
     job = {
         "model": str(miniature),
-        "arithmetic": driver.backbone.arithmetic.name,
+        "arithmetic": native.backbone.arithmetic.name,
         "snapshots": [str(path) for path in paths],
         "chunks": chunks,
         "out": str(out),
@@ -65,8 +65,8 @@ def test_another_process_continues_with_the_same_bits(
     subprocess.run([sys.executable, "-c", CONTINUE], input=json.dumps(job), text=True, check=True)
     there = load_file(out)
 
-    here = driver.advance(chunks, caches)
-    longest = driver.whole(CUT_BACK + MORE)
+    here = native.advance(chunks, caches)
+    longest = native.whole(CUT_BACK + MORE)
     for number, (cache, logits) in enumerate(zip(caches, here, strict=True)):
         first = cache.length - MORE
         assert (logits == longest.logits[first : cache.length]).all(), first

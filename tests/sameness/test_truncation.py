@@ -10,17 +10,16 @@ JUNK = 7
 END = 40
 
 
-def test_any_cut_of_a_short_pass_at_either_parity_leaves_no_trace(driver: Any) -> None:
-    counts = (1, 2, 5) if driver.is_slow else range(1, 7)
-    cases = [(base, count, kept) for base in (30, 31) for count in counts for kept in range(count + 1)]
-    caches = [driver.copy_of(driver.whole(base).cache) for base, _, _ in cases]
-    drafts = [driver.ids[base : base + kept] + [JUNK] * (count - kept) for base, count, kept in cases]
-    driver.advance(drafts, caches)
+def test_any_cut_of_a_short_pass_at_either_parity_leaves_no_trace(native: Any) -> None:
+    cases = [(base, count, kept) for base in (30, 31) for count in range(1, 7) for kept in range(count + 1)]
+    caches = [native.copy_of(native.whole(base).cache) for base, _, _ in cases]
+    drafts = [native.ids[base : base + kept] + [JUNK] * (count - kept) for base, count, kept in cases]
+    native.advance(drafts, caches)
     for cache, (base, _, kept) in zip(caches, cases, strict=True):
         cache.truncate(base + kept)
-    rest = [[driver.ids[base + kept : END]] for base, _, kept in cases]
-    wanted = driver.whole(END)
-    for run, (base, count, kept) in zip(driver.lockstep(rest, caches), cases, strict=True):
+    rest = [[native.ids[base + kept : END]] for base, _, kept in cases]
+    wanted = native.whole(END)
+    for run, (base, count, kept) in zip(native.lockstep(rest, caches), cases, strict=True):
         assert run.differences(wanted, base + kept) == [], (base, count, kept)
 
 
@@ -30,37 +29,37 @@ def test_any_cut_of_a_short_pass_at_either_parity_leaves_no_trace(driver: Any) -
     st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=4),
 )
 def test_drafting_and_cutting_again_and_again_leaves_no_trace(
-    driver: Any, base: int, rounds: list[tuple[int, int]]
+    native: Any, base: int, rounds: list[tuple[int, int]]
 ) -> None:
-    cache = driver.copy_of(driver.whole(base).cache)
+    cache = native.copy_of(native.whole(base).cache)
     for right, wrong in rounds:
         start = cache.length
-        chunk = driver.ids[start : start + right] + [JUNK] * wrong
+        chunk = native.ids[start : start + right] + [JUNK] * wrong
         if chunk:
-            driver.advance([chunk], [cache])
+            native.advance([chunk], [cache])
             # In two cuts: the rest of a pass can still be cut.
             cache.truncate(start + right + wrong // 2)
             cache.truncate(start + right)
     reached = cache.length
-    (run,) = driver.lockstep([[driver.ids[reached : reached + 3]]], [cache])
-    assert run.differences(driver.whole(reached + 3), reached) == []
+    (run,) = native.lockstep([[native.ids[reached : reached + 3]]], [cache])
+    assert run.differences(native.whole(reached + 3), reached) == []
 
 
 @pytest.mark.parametrize("base", [0, 5, 33])
-def test_a_pass_longer_than_the_window_can_be_undone_whole(driver: Any, base: int) -> None:
-    cache = driver.copy_of(driver.whole(base).cache) if base else driver.backbone.new_cache()
-    driver.advance([[JUNK] * 35], [cache])
+def test_a_pass_longer_than_the_window_can_be_undone_whole(native: Any, base: int) -> None:
+    cache = native.copy_of(native.whole(base).cache) if base else native.backbone.new_cache()
+    native.advance([[JUNK] * 35], [cache])
     assert not cache.can_truncate(base + 1)
     cache.truncate(base)
-    (run,) = driver.lockstep([[driver.ids[base:END]]], [cache])
-    assert run.differences(driver.whole(END), base) == []
+    (run,) = native.lockstep([[native.ids[base:END]]], [cache])
+    assert run.differences(native.whole(END), base) == []
 
 
-def test_a_pass_of_exactly_the_window_can_be_cut_anywhere(driver: Any) -> None:
-    caches = [driver.copy_of(driver.whole(5).cache) for _ in range(3)]
+def test_a_pass_of_exactly_the_window_can_be_cut_anywhere(native: Any) -> None:
+    caches = [native.copy_of(native.whole(5).cache) for _ in range(3)]
     kept = (1, 16, 31)
-    driver.advance([driver.ids[5 : 5 + k] + [JUNK] * (32 - k) for k in kept], caches)
+    native.advance([native.ids[5 : 5 + k] + [JUNK] * (32 - k) for k in kept], caches)
     for cache, k in zip(caches, kept, strict=True):
         cache.truncate(5 + k)
-    runs = driver.lockstep([[driver.ids[5 + k : END]] for k in kept], caches)
-    assert [run.differences(driver.whole(END), 5 + k) for run, k in zip(runs, kept, strict=True)] == [[]] * 3
+    runs = native.lockstep([[native.ids[5 + k : END]] for k in kept], caches)
+    assert [run.differences(native.whole(END), 5 + k) for run, k in zip(runs, kept, strict=True)] == [[]] * 3
