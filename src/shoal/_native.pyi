@@ -170,16 +170,16 @@ class Kernels:
 
 MOST_ROW_NBYTES: int
 
-class StepRoom:
+class Workspace:
     def __init__(self, **arguments: int | tuple[int, int]) -> None: ...
 
 class LayerStages:
     def __init__(self, **arguments: float | tuple[int, ...]) -> None: ...
-    def begin(self, kernels: Kernels, room: StepRoom, cos: int, sin: int) -> None: ...
+    def begin(self, kernels: Kernels, workspace: Workspace, cos: int, sin: int) -> None: ...
     def attend(
         self,
         kernels: Kernels,
-        room: StepRoom,
+        workspace: Workspace,
         sequences: list[tuple[int, ...]],
         topk: int,
         cos: int,
@@ -189,8 +189,8 @@ class LayerStages:
         is_full: int,
         image_mask: int,
     ) -> list[int]: ...
-    def apply(self, kernels: Kernels, room: StepRoom, arrived: list[tuple[int, tuple[int, ...]]]) -> None: ...
-    def finish(self, kernels: Kernels, room: StepRoom, last: list[tuple[int, tuple[int, ...]]]) -> None: ...
+    def apply(self, kernels: Kernels, workspace: Workspace, arrived: list[tuple[int, tuple[int, ...]]]) -> None: ...
+    def finish(self, kernels: Kernels, workspace: Workspace, last: list[tuple[int, tuple[int, ...]]]) -> None: ...
 
 class RowBatch:
     @property

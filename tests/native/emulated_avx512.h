@@ -1,4 +1,4 @@
-// AVX-512 as plain loops, for machines without it: included before a kernel's source, which then takes its AVX-512 side.
+// AVX-512 as plain loops, for machines without it: included before a kernel's source, which takes its AVX-512 side.
 //
 // Each function does to its lanes what Intel's documentation says of the intrinsic it stands for; only those that the
 // kernels use are here, with the comparisons and the rounding that they ask for. Compiled for AVX2.

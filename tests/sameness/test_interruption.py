@@ -14,7 +14,7 @@ def interrupt(*_: object) -> None:
 def test_an_interrupted_forward_leaves_no_trace(native: Any, layer: int, monkeypatch: pytest.MonkeyPatch) -> None:
     caches = [native.copy_of(native.whole(length).cache) for length in (31, 33)]
     with monkeypatch.context() as patch:
-        patch.setattr(native.backbone.layers[layer].moe, "forward_in_room", interrupt)
+        patch.setattr(native.backbone.layers[layer].moe, "forward_in_workspace", interrupt)
         with pytest.raises(KeyboardInterrupt):
             native.advance([[7] * 3, [7] * 35], caches)
     for cache, length in zip(caches, (31, 33), strict=True):
@@ -31,7 +31,7 @@ def test_the_pass_before_an_interrupted_one_is_final(driver: Any, monkeypatch: p
     cache = driver.copy_of(driver.whole(31).cache)
     driver.advance([driver.ids[31:33]], [cache])
     assert cache.can_truncate(32)
-    for method in ("forward", "forward_in_room"):
+    for method in ("forward", "forward_in_workspace"):
         monkeypatch.setattr(driver.backbone.layers[2].moe, method, interrupt)
     with pytest.raises(KeyboardInterrupt):
         driver.advance([[7] * 3], [cache])

@@ -127,7 +127,7 @@ def test_with_a_random_expert_in_place_of_the_routers_facts_are_lost(
     miniature: Assembled, ask: Ask, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = [sampled("facts", 40)]
-    monkeypatch.setattr(miniature.backbone, "in_room", False)
+    monkeypatch.setattr(miniature.backbone, "uses_workspace", False)
     whole, enter_mixture = percent(ask(facts), "facts"), shoal.model.layer.enter_mixture
 
     def enter(streams: Tensor, pre: Tensor, weights: object, router: object, *more: object) -> tuple[Entered, Routes]:
@@ -144,7 +144,7 @@ def test_with_its_streams_mixed_the_other_way_round_facts_are_lost(
     miniature: Assembled, ask: Ask, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = [sampled("facts", 40)]
-    monkeypatch.setattr(miniature.backbone, "in_room", False)
+    monkeypatch.setattr(miniature.backbone, "uses_workspace", False)
     whole = percent(ask(facts), "facts")
     for name in ("enter_sublayer", "enter_mixture"):
         enter: Callable[..., object] = getattr(shoal.model.layer, name)

@@ -58,7 +58,7 @@ def time_sublayers(backbone: Backbone, watch: Stopwatch) -> None:
         parts: Any = layer
         parts.stages = Timed(layer.stages, "attention", watch, "begin", "attend")
         parts.attention = Timed(layer.attention, "attention", watch, "index", "expect")
-        parts.moe = Timed(layer.moe, "experts", watch, "forward_in_room")
+        parts.moe = Timed(layer.moe, "experts", watch, "forward_in_workspace")
         if layer.engram is not None:
             parts.engram = Timed(layer.engram, "Engram", watch, "forward")
 

@@ -13,7 +13,7 @@ from shoal.model.indexer import Indexer
 from shoal.model.step import Step
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.attention_projections import InputProjections, OutputProjections, Projected, project_in, project_out
-from shoal.ops.layer_kernels import StepRoom
+from shoal.ops.layer_kernels import Workspace
 from shoal.ops.quantize import Quantized
 from shoal.ops.rotation import Rotation
 from shoal.ops.step_attention import NO_ENTRIES, Replaced, StepSequence, attend_step
@@ -63,14 +63,14 @@ class Attention:
         if self.compressor is not None or self.indexer is not None:
             step.places.clear()
 
-    def expect(self, step: Step, room: StepRoom) -> tuple[list[tuple[int, ...]], int]:
+    def expect(self, step: Step, workspace: Workspace) -> tuple[list[tuple[int, ...]], int]:
         """The step's sequences as `LayerStages.attend` takes them, and how many entries a token reads at most.
 
         Their rings know what is about to be written.
         """
         layer, source, row, topk = self.plan.layer_id, self.plan.kv_source, 0, 0
         listed = list[tuple[int, ...]]()
-        replaced = partial(room.replaced.of, layer)
+        replaced = partial(workspace.replaced.of, layer)
         for number, (span, cache) in enumerate(zip(step.batch.spans, step.caches, strict=True)):
             ring, entries = cache.rings[layer], NO_ENTRIES
             if source is not None:

@@ -21,7 +21,7 @@ from shoal.model.page_pool import PagePool
 from shoal.model.step import Recorder, Step, record_nothing
 from shoal.ops.arithmetic import Arithmetic
 from shoal.ops.hyper_connections import ordered_sum
-from shoal.ops.layer_kernels import StepRoom
+from shoal.ops.layer_kernels import Workspace
 from shoal.ops.logits import logits_of
 from shoal.ops.rope import rotation_at
 from shoal.plan.page_layout import PAGE_TOKENS
@@ -69,10 +69,10 @@ class ForwardOutput:
 class Backbone:
     """All layers between embedding and head. It remembers nothing: `caches` do.
 
-    `in_room`, layers take three native calls each wherever they can; else a call an operator, for the same bits.
+    With `uses_workspace` layers take three native calls each wherever they can, else a call an operator: the same bits.
     """
 
-    in_room = True
+    uses_workspace = True
 
     def __init__(
         self,
@@ -164,13 +164,13 @@ class Backbone:
         return logits
 
     def _begin(self, batch: Batch, caches: tuple[SequenceCache, ...], record: Recorder) -> Step:
-        positions, kernels, room = batch.positions, self.arithmetic.kernels, None
+        positions, kernels, workspace = batch.positions, self.arithmetic.kernels, None
         window = rotation_at(positions, self.frequencies.window, self.arithmetic)
         yarn = rotation_at(positions, self.frequencies.yarn, self.arithmetic)
-        if self.in_room and kernels is not None and record is record_nothing:
-            room = StepRoom(self.config, kernels, [span.count for span in batch.spans], window, yarn)
+        if self.uses_workspace and kernels is not None and record is record_nothing:
+            workspace = Workspace(self.config, kernels, [span.count for span in batch.spans], window, yarn)
         rows = self._engram_rows(batch, caches)
-        return Step(batch, caches, positions, window, yarn, rows, record, room=room)
+        return Step(batch, caches, positions, window, yarn, rows, record, workspace=workspace)
 
     def _engram_rows(self, batch: Batch, caches: tuple[SequenceCache, ...]) -> list[Int64[Tensor, "tokens columns"]]:
         """Row ids of every Engram layer. They depend on token ids only, so they are requested before layer 0 runs."""

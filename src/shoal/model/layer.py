@@ -13,7 +13,7 @@ from shoal.model.engram import Engram
 from shoal.model.moe import FEW_TOKENS, MoE, likeliest
 from shoal.model.step import Step
 from shoal.ops.arithmetic import Arithmetic
-from shoal.ops.layer_kernels import LayerStages, LayerWeights, StepRoom
+from shoal.ops.layer_kernels import LayerStages, LayerWeights, Workspace
 from shoal.ops.routing import Routes
 from shoal.ops.sublayer import EntryOptions, EntryWeights, enter_mixture, enter_sublayer
 
@@ -48,8 +48,8 @@ class Layer:
 
         The layer `following` changes neither: its experts are guessed from what this one's mixture starts from.
         """
-        if step.room is not None:
-            return self._forward_in_room(streams, pre, step, step.room, following)
+        if step.workspace is not None:
+            return self._forward_in_workspace(streams, pre, step, step.workspace, following)
         name, options, arithmetic = f"L{self.plan.layer_id}", self.options, self.arithmetic
         mask = None if self.plan.is_draft else step.batch.image_mask
         attn = enter_sublayer(streams, pre, self.attn_entry, options, arithmetic)
@@ -68,25 +68,26 @@ class Layer:
         step.record(f"{name}.pre_mix_out", ffn.mix.pre)
         return streams, ffn.mix.pre
 
-    def _forward_in_room(
+    def _forward_in_workspace(
         self,
         streams: BFloat16[Tensor, "tokens streams dim"],
         pre: Float32[Tensor, "tokens streams"],
         step: Step,
-        room: StepRoom,
+        workspace: Workspace,
         following: "Layer | None",
     ) -> tuple[BFloat16[Tensor, "tokens streams dim"], Float32[Tensor, "tokens streams"]]:
-        """`forward` in three native calls, and those of compressor and indexer; what it returns is the room's."""
+        """`forward` in three native calls, and those of compressor and indexer; what it returns lies there."""
         mask = None if self.plan.is_draft else step.batch.image_mask
-        room.take(streams, pre)
-        self.stages.begin(room)
-        self._guess_again(room.streams, room.next_pre, mask)
-        self.attention.index(room.x, room.qr, step)
-        sequences, topk = self.attention.expect(step, room)
-        replaced = room.replaced.addresses(self.plan.layer_id)
-        expert_ids = self.stages.attend(room, sequences, topk, replaced, mask)
-        self.moe.forward_in_room(self.stages, room, expert_ids, None if following is None else following.moe, mask)
-        return room.streams, room.pre
+        workspace.take(streams, pre)
+        self.stages.begin(workspace)
+        self._guess_again(workspace.streams, workspace.next_pre, mask)
+        self.attention.index(workspace.x, workspace.qr, step)
+        sequences, topk = self.attention.expect(step, workspace)
+        replaced = workspace.replaced.addresses(self.plan.layer_id)
+        expert_ids = self.stages.attend(workspace, sequences, topk, replaced, mask)
+        moe = None if following is None else following.moe
+        self.moe.forward_in_workspace(self.stages, workspace, expert_ids, moe, mask)
+        return workspace.streams, workspace.pre
 
     @cached_property
     def stages(self) -> LayerStages:

@@ -11,7 +11,7 @@ from torch import Tensor
 from shoal.config.layer_plan import LayerPlan
 from shoal.config.schema import ModelConfig
 from shoal.ops.arithmetic import Arithmetic
-from shoal.ops.layer_kernels import LayerStages, StepRoom
+from shoal.ops.layer_kernels import LayerStages, Workspace
 from shoal.ops.mixture import Dispatch, ExpertWeights, apply_routed, combine
 from shoal.ops.routing import Router, Routes, route
 from shoal.ops.sublayer import Entered
@@ -89,27 +89,27 @@ class MoE:
             *(streams, entered.mix, self.arithmetic),
         )
 
-    def forward_in_room(
+    def forward_in_workspace(
         self,
         stages: LayerStages,
-        room: StepRoom,
+        workspace: Workspace,
         expert_ids: Sequence[int],
         following: "MoE | None",
         image_mask: Bool[Tensor, "tokens"] | None,
     ) -> None:
-        """`forward`, from what `stages` left in the room to the layer's streams in it."""
+        """`forward`, from what `stages` left in the workspace to the layer's streams in it."""
         self.experts.request(self.plan.layer_id, expert_ids)
-        if following is not None and room.tokens <= FEW_TOKENS:
-            self.experts.expect(following.plan.layer_id, lambda: following.guess(room.x, image_mask))
+        if following is not None and workspace.tokens <= FEW_TOKENS:
+            self.experts.expect(following.plan.layer_id, lambda: following.guess(workspace.x, image_mask))
         missing, last = len(expert_ids), list[tuple[int, ExpertWeights]]()
         for arrived in self.experts.arrivals(self.plan.layer_id, expert_ids):
             missing -= len(arrived)
             if missing:
-                stages.apply(room, arrived)
+                stages.apply(workspace, arrived)
             else:
                 last = arrived
                 break
-        stages.finish(room, last)
+        stages.finish(workspace, last)
 
     def guess(self, x: BFloat16[Tensor, "tokens dim"], image_mask: Bool[Tensor, "tokens"] | None) -> Sequence[int]:
         """The experts this layer may use for what is `x` in the layer before, the likeliest first.

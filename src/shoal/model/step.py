@@ -9,7 +9,7 @@ from torch import Tensor
 from shoal.model.batch import Batch, Span
 from shoal.model.cache import SequenceCache
 from shoal.ops.addresses import address
-from shoal.ops.layer_kernels import StepRoom
+from shoal.ops.layer_kernels import Workspace
 from shoal.ops.paged_rows import Place
 from shoal.ops.rotation import Rotation
 
@@ -28,8 +28,8 @@ Listed = tuple[tuple[int, int, int, int, int], int, tuple[Place, Tensor]]
 @dataclass
 class Step:
     """`positions` are the batch's. `selected` and `candidates` hold, per sequence, what the last index or candidate
-    source published. `room` is where layers work in three native calls each; None where every internal is recorded, or
-    there are no kernels.
+    source published. `workspace` is where layers work in three native calls each; None where there are no kernels, or
+    every internal is recorded.
     """
 
     batch: Batch
@@ -41,7 +41,7 @@ class Step:
     record: Recorder = record_nothing
     selected: dict[int, Int64[Tensor, "tokens count"]] = field(default_factory=dict)
     candidates: dict[int, Bool[Tensor, "tokens positions"]] = field(default_factory=dict)
-    room: StepRoom | None = None
+    workspace: Workspace | None = None
     places: dict[tuple[int, int], Listed] = field(default_factory=dict)  # until entries or selections change
 
     def place_of(self, number: int, source: int) -> Listed:

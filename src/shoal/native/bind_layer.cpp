@@ -1,5 +1,5 @@
-// A layer of a step in three native calls: its weights are handed over once, the memory that a step's layers work in once
-// a step. Addresses are those of tensors that `ops` checked; who calls keeps both alive.
+// A layer of a step in three native calls: its weights are handed over once, the memory they work in once a step.
+// Addresses are those of tensors that `ops` checked; who calls keeps both alive.
 #include <algorithm>
 
 #include "expert_tuples.h"
@@ -17,7 +17,7 @@ const float* floats(Address address) { return at<const float>(address); }
 ShoalFloat8 float8(const Pair& weight) { return ::float8(std::get<0>(weight), std::get<1>(weight)); }
 
 // What all layers of a step work in, one after another; arrays hold all its tokens. And which experts they go to.
-struct StepRoom {
+struct Workspace {
     size_t tokens;
     uint16_t *streams, *returned;  // before a sublayer, and what attention makes of them
     float *pre, *next_pre;         // of the sublayer before, and of this layer's attention
@@ -40,7 +40,7 @@ struct StepRoom {
     ShoalExpert pairs_of(const Arrived& arrived) const;
 };
 
-void StepRoom::dispatch(size_t active) {
+void Workspace::dispatch(size_t active) {
     const size_t pairs = tokens * active;
     pair_slots.resize(pairs);
     for (size_t pair = 0; pair < pairs; ++pair) pair_slots[pair] = static_cast<uint32_t>(pair);
@@ -67,7 +67,7 @@ void StepRoom::dispatch(size_t active) {
     bounds.push_back(pairs);
 }
 
-ShoalExpert StepRoom::pairs_of(const Arrived& arrived) const {
+ShoalExpert Workspace::pairs_of(const Arrived& arrived) const {
     const auto& [id, addresses] = arrived;
     const auto found = std::lower_bound(experts.begin(), experts.end(), id);
     if (found == experts.end() || *found != id) throw nb::value_error("an expert that no token goes to");
@@ -91,46 +91,46 @@ struct LayerStages {
     const uint16_t *q_norm, *kv_norm, *gate;
     const float *sink, *bias, *bias_vl;
 
-    ShoalEnterSublayer enter(const StepRoom& room, const Entry& entry, const uint16_t* streams, const float* pre,
+    ShoalEnterSublayer enter(const Workspace& work, const Entry& entry, const uint16_t* streams, const float* pre,
                              float* next_pre) const {
         const auto& [fn, scale, base, norm] = entry;
-        return {streams,   floats(pre), floats(fn), floats(scale), floats(base), bf16(norm),   room.tokens,
-                num_streams, dim,        iterations, hc_eps,        norm_eps,     room.x,       room.x_codes,
-                room.x_scales, next_pre,  room.post,  room.comb,     ShoalRouter{}};
+        return {streams,   floats(pre), floats(fn), floats(scale), floats(base), bf16(norm),   work.tokens,
+                num_streams, dim,        iterations, hc_eps,        norm_eps,     work.x,       work.x_codes,
+                work.x_scales, next_pre,  work.post,  work.comb,     ShoalRouter{}};
     }
-    ShoalReturn back(const StepRoom& room, const uint16_t* streams, uint16_t* streams_out) const {
-        return {streams, room.post, room.comb, num_streams, room.y, streams_out};
+    ShoalReturn back(const Workspace& work, const uint16_t* streams, uint16_t* streams_out) const {
+        return {streams, work.post, work.comb, num_streams, work.y, streams_out};
     }
-    ShoalExperts routed(const StepRoom& room, const std::vector<ShoalExpert>& list) const {
-        return {room.x_codes, room.x_scales, room.tokens, dim, inter, limit, list.size(), list.data(), room.outputs};
+    ShoalExperts routed(const Workspace& work, const std::vector<ShoalExpert>& list) const {
+        return {work.x_codes, work.x_scales, work.tokens, dim, inter, limit, list.size(), list.data(), work.outputs};
     }
     static const float* floats(const float* pointer) { return pointer; }
     static const float* floats(Address address) { return at<const float>(address); }
 };
 
-std::vector<ShoalExpert> experts_of(const StepRoom& room, const std::vector<Arrived>& arrived) {
+std::vector<ShoalExpert> experts_of(const Workspace& work, const std::vector<Arrived>& arrived) {
     std::vector<ShoalExpert> list;
     list.reserve(arrived.size());
-    for (const Arrived& one : arrived) list.push_back(room.pairs_of(one));
+    for (const Arrived& one : arrived) list.push_back(work.pairs_of(one));
     return list;
 }
 
-void begin(const LayerStages& layer, Kernels& kernels, const StepRoom& room, Address cos, Address sin) {
+void begin(const LayerStages& layer, Kernels& kernels, const Workspace& work, Address cos, Address sin) {
     kernels.run(kernels.table->begin_layer,
-                ShoalBeginLayer{layer.enter(room, layer.attn, room.streams, room.pre, room.next_pre),
-                                {room.x_codes, room.x_scales, layer.wq_a, layer.wq_b, layer.wkv, layer.q_norm,
-                                 layer.kv_norm, floats(cos), floats(sin), room.tokens, layer.dim, layer.q_rank,
-                                 layer.heads, layer.head_dim, layer.pairs, layer.norm_eps, room.q, room.qr_codes,
-                                 room.qr_scales, room.kv_codes, room.kv_scales}});
+                ShoalBeginLayer{layer.enter(work, layer.attn, work.streams, work.pre, work.next_pre),
+                                {work.x_codes, work.x_scales, layer.wq_a, layer.wq_b, layer.wkv, layer.q_norm,
+                                 layer.kv_norm, floats(cos), floats(sin), work.tokens, layer.dim, layer.q_rank,
+                                 layer.heads, layer.head_dim, layer.pairs, layer.norm_eps, work.q, work.qr_codes,
+                                 work.qr_scales, work.kv_codes, work.kv_scales}});
 }
 
-std::vector<int64_t> attend(const LayerStages& layer, Kernels& kernels, StepRoom& room,
+std::vector<int64_t> attend(const LayerStages& layer, Kernels& kernels, Workspace& work,
                             const std::vector<SequenceTuple>& sequences, size_t topk, Address cos, Address sin,
                             Address replaced_codes, Address replaced_scales, Address is_full, Address image_mask) {
     ShoalAttention first{};
-    first.q = room.q;
-    first.own_codes = room.kv_codes;
-    first.own_scales = room.kv_scales;
+    first.q = work.q;
+    first.own_codes = work.kv_codes;
+    first.own_scales = work.kv_scales;
     first.sink = layer.sink;
     first.cos = floats(cos);
     first.sin = floats(sin);
@@ -140,48 +140,48 @@ std::vector<int64_t> attend(const LayerStages& layer, Kernels& kernels, StepRoom
     first.topk = topk;
     first.pairs = layer.pairs;
     first.scale = layer.score_scale;
-    first.y = room.o;
+    first.y = work.o;
     const Sequences all(sequences, first);
-    const ShoalProjectOut out = {room.o,
+    const ShoalProjectOut out = {work.o,
                                  layer.wo_a,
                                  layer.wo_b,
-                                 room.tokens,
+                                 work.tokens,
                                  layer.groups,
                                  layer.group_inputs,
                                  layer.group_outputs,
                                  layer.dim,
-                                 layer.back(room, room.streams, room.returned)};
-    ShoalEnterSublayer mixture = layer.enter(room, layer.ffn, room.returned, room.next_pre, room.pre);
-    mixture.router = {layer.gate,   layer.bias,        layer.bias_vl,   at<const uint8_t>(image_mask), layer.num_experts,
-                      layer.active, layer.route_scale, room.expert_ids, room.weights,                  room.margin};
+                                 layer.back(work, work.streams, work.returned)};
+    ShoalEnterSublayer mixture = layer.enter(work, layer.ffn, work.returned, work.next_pre, work.pre);
+    mixture.router = {layer.gate,   layer.bias,        layer.bias_vl, at<const uint8_t>(image_mask), layer.num_experts,
+                      layer.active, layer.route_scale, work.expert_ids, work.weights,                  work.margin};
     const ShoalRing replaced = {at<uint8_t>(replaced_codes), at<uint8_t>(replaced_scales)};
     kernels.run(kernels.table->attend_layer,
                 ShoalAttendLayer{all.step(replaced, at<uint8_t>(is_full)), out, mixture});
-    room.dispatch(layer.active);
-    return room.experts;
+    work.dispatch(layer.active);
+    return work.experts;
 }
 
-void apply(const LayerStages& layer, Kernels& kernels, const StepRoom& room, const std::vector<Arrived>& arrived) {
-    const std::vector<ShoalExpert> list = experts_of(room, arrived);
-    kernels.run(kernels.table->routed_experts, layer.routed(room, list));
+void apply(const LayerStages& layer, Kernels& kernels, const Workspace& work, const std::vector<Arrived>& arrived) {
+    const std::vector<ShoalExpert> list = experts_of(work, arrived);
+    kernels.run(kernels.table->routed_experts, layer.routed(work, list));
 }
 
-void finish(const LayerStages& layer, Kernels& kernels, const StepRoom& room, const std::vector<Arrived>& last) {
-    const std::vector<ShoalExpert> list = experts_of(room, last);
+void finish(const LayerStages& layer, Kernels& kernels, const Workspace& work, const std::vector<Arrived>& last) {
+    const std::vector<ShoalExpert> list = experts_of(work, last);
     kernels.run(kernels.table->combine,
-                ShoalCombine{layer.routed(room, list), room.x_codes, room.x_scales, layer.w1, layer.w2, layer.w3,
-                             room.outputs, room.token_slots.data(), room.tokens, layer.active, layer.dim, layer.inter,
-                             layer.limit, layer.back(room, room.returned, room.streams)});
+                ShoalCombine{layer.routed(work, list), work.x_codes, work.x_scales, layer.w1, layer.w2, layer.w3,
+                             work.outputs, work.token_slots.data(), work.tokens, layer.active, layer.dim, layer.inter,
+                             layer.limit, layer.back(work, work.returned, work.streams)});
 }
 
 }  // namespace
 
 void bind_layer(nb::module_& module) {
-    nb::class_<StepRoom>(module, "StepRoom", "The memory that a step's layers work in.")
+    nb::class_<Workspace>(module, "Workspace", "The memory that a step's layers work in.")
         .def(
             "__init__",
-            [](StepRoom* self, size_t tokens, Address streams, Address returned, Address pre, Address next_pre, Address x,
-               const Pair& x_q8, Address post, Address comb, Address q, const Pair& qr, const Pair& kv, Address o,
+            [](Workspace* self, size_t tokens, Address streams, Address returned, Address pre, Address next_pre,
+               Address x, const Pair& x_q8, Address post, Address comb, Address q, const Pair& qr, const Pair& kv, Address o,
                Address y, Address outputs, Address expert_ids, Address weights, Address margin) {
                 const auto q8 = [](const Pair& rows) {
                     return std::pair{at<uint8_t>(std::get<0>(rows)), at<uint8_t>(std::get<1>(rows))};
@@ -189,7 +189,7 @@ void bind_layer(nb::module_& module) {
                 const auto [x_codes, x_scales] = q8(x_q8);
                 const auto [qr_codes, qr_scales] = q8(qr);
                 const auto [kv_codes, kv_scales] = q8(kv);
-                new (self) StepRoom{tokens,
+                new (self) Workspace{tokens,
                                     at<uint16_t>(streams),
                                     at<uint16_t>(returned),
                                     at<float>(pre),
@@ -226,7 +226,8 @@ void bind_layer(nb::module_& module) {
             "__init__",
             [](LayerStages* self, size_t num_streams, size_t dim, size_t iterations, float hc_eps, float norm_eps,
                size_t q_rank, size_t heads, size_t head_dim, size_t pairs, size_t window, size_t groups,
-               size_t group_inputs, size_t group_outputs, float score_scale, size_t experts, size_t active, size_t inter,
+               size_t group_inputs, size_t group_outputs, float score_scale, size_t experts, size_t active,
+               size_t inter,
                float route_scale, float limit, const Entry& attn, const Entry& ffn, const Pair& wq_a, const Pair& wq_b,
                const Pair& wkv, const Pair& wo_a, const Pair& wo_b, const Pair& w1, const Pair& w2, const Pair& w3,
                Address q_norm, Address kv_norm, Address gate, Address sink, Address bias, Address bias_vl) {
@@ -245,10 +246,10 @@ void bind_layer(nb::module_& module) {
             nb::arg("limit"), nb::arg("attn"), nb::arg("ffn"), nb::arg("wq_a"), nb::arg("wq_b"), nb::arg("wkv"),
             nb::arg("wo_a"), nb::arg("wo_b"), nb::arg("w1"), nb::arg("w2"), nb::arg("w3"), nb::arg("q_norm"),
             nb::arg("kv_norm"), nb::arg("gate"), nb::arg("sink"), nb::arg("bias"), nb::arg("bias_vl"))
-        .def("begin", &begin, nb::arg("kernels"), nb::arg("room"), nb::arg("cos"), nb::arg("sin"))
-        .def("attend", &attend, nb::arg("kernels"), nb::arg("room"), nb::arg("sequences"), nb::arg("topk"),
+        .def("begin", &begin, nb::arg("kernels"), nb::arg("workspace"), nb::arg("cos"), nb::arg("sin"))
+        .def("attend", &attend, nb::arg("kernels"), nb::arg("workspace"), nb::arg("sequences"), nb::arg("topk"),
              nb::arg("cos"), nb::arg("sin"), nb::arg("replaced_codes"), nb::arg("replaced_scales"), nb::arg("is_full"),
              nb::arg("image_mask"))
-        .def("apply", &apply, nb::arg("kernels"), nb::arg("room"), nb::arg("arrived"))
-        .def("finish", &finish, nb::arg("kernels"), nb::arg("room"), nb::arg("last"));
+        .def("apply", &apply, nb::arg("kernels"), nb::arg("workspace"), nb::arg("arrived"))
+        .def("finish", &finish, nb::arg("kernels"), nb::arg("workspace"), nb::arg("last"));
 }

@@ -11,7 +11,7 @@
 // shift, what it selected.
 using SequenceTuple = std::tuple<size_t, int64_t, uintptr_t, uintptr_t, uintptr_t, size_t, size_t, size_t, uintptr_t>;
 
-// `first` with what it says of all rows, for every sequence its own: arrays of rows hold one sequence's after another's.
+// `first` says what all share, and where rows begin; of every sequence its own: one's rows lie after another's.
 struct Sequences {
     Sequences(const std::vector<SequenceTuple>& tuples, const ShoalAttention& first) {
         constexpr size_t kQ8Group = 32;

@@ -27,7 +27,7 @@ from shoal.ops.weights import Float8Weight
 Arrived = Sequence[tuple[int, ExpertWeights]]
 
 
-class StepRoom:
+class Workspace:
     """What the layers of a step of sequences of `counts` tokens work in, one after another.
 
     Python reads of it what is named here: `streams` and `pre` are what a layer starts from, and what it leaves;
@@ -55,7 +55,7 @@ class StepRoom:
         weights, margin = torch.empty(expert_ids.shape), torch.empty(tokens)
         self.angles = tuple((address(kind.cos), address(kind.sin)) for kind in (window, yarn))  # by `uses_yarn`
         self._kept = (returned, post, y, x_q8, kv, comb, q, o, expert_ids, weights, margin, window, yarn)
-        self.native = native.StepRoom(
+        self.native = native.Workspace(
             tokens=tokens,
             streams=address(self.streams),
             returned=address(returned),
@@ -137,31 +137,33 @@ class LayerStages:
             bias_vl=address(w.router.bias_vl),
         )
 
-    def begin(self, room: StepRoom) -> None:
+    def begin(self, workspace: Workspace) -> None:
         """Attention's input, queries and own keys: `enter_sublayer` and `project_in`."""
-        self.native.begin(room.kernels.native, room.native, *room.angles[self.uses_yarn])
+        self.native.begin(workspace.kernels.native, workspace.native, *workspace.angles[self.uses_yarn])
 
     def attend(
         self,
-        room: StepRoom,
+        workspace: Workspace,
         sequences: list[tuple[int, ...]],
         topk: int,
         replaced: tuple[int, int, int],
         image_mask: Bool[Tensor, "tokens"] | None,
     ) -> tuple[int, ...]:
         """The experts that the step's tokens go to, ascending: `attend_step`, `project_out` and `enter_mixture`."""
-        kernels, mask = room.kernels.native, address(image_mask)
-        return tuple(
-            self.native.attend(kernels, room.native, sequences, topk, *room.angles[self.uses_yarn], *replaced, mask)
-        )
+        kernels, angles, mask = workspace.kernels.native, workspace.angles[self.uses_yarn], address(image_mask)
+        return tuple(self.native.attend(kernels, workspace.native, sequences, topk, *angles, *replaced, mask))
 
-    def apply(self, room: StepRoom, arrived: Arrived) -> None:
+    def apply(self, workspace: Workspace, arrived: Arrived) -> None:
         """Some of the experts, but not the last of them: `apply_routed`."""
-        self.native.apply(room.kernels.native, room.native, [(number, one.addresses) for number, one in arrived])
+        self.native.apply(workspace.kernels.native, workspace.native, _addresses(arrived))
 
-    def finish(self, room: StepRoom, last: Arrived) -> None:
+    def finish(self, workspace: Workspace, last: Arrived) -> None:
         """The experts that are left, and the layer's streams: `combine`."""
-        self.native.finish(room.kernels.native, room.native, [(number, one.addresses) for number, one in last])
+        self.native.finish(workspace.kernels.native, workspace.native, _addresses(last))
+
+
+def _addresses(arrived: Arrived) -> list[tuple[int, tuple[int, ...]]]:
+    return [(expert_id, weights.addresses) for expert_id, weights in arrived]
 
 
 def _entry(entry: EntryWeights) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""A forward in a room, three native calls a layer, has the bits of one with a call an operator."""
+"""A forward in a workspace, three native calls a layer, has the bits of one with a call an operator."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -26,18 +26,18 @@ def model(request: pytest.FixtureRequest) -> Iterator[Assembled]:
         yield assembled
 
 
-def run(backbone: Backbone, steps: Sequence[Runs], in_room: bool) -> Found:
+def run(backbone: Backbone, steps: Sequence[Runs], uses_workspace: bool) -> Found:
     """Logits and hidden rows of every step, and what the sequences remember in the end."""
     caches = [backbone.new_cache() for _ in steps[0]]
     found = []
-    backbone.in_room = in_room
+    backbone.uses_workspace = uses_workspace
     try:
         for runs in steps:
             given = [cache for cache, ids in zip(caches, runs, strict=True) if ids]
             output = backbone.forward(Batch.build([ids for ids in runs if ids], given, logits="all"), given)
             found += [output.logits, output.draft_hidden]
     finally:
-        backbone.in_room = True
+        backbone.uses_workspace = True
     return found, [cache.state() for cache in caches]
 
 
@@ -92,17 +92,17 @@ def test_experts_that_arrive_alone_change_no_bit(model: Assembled, monkeypatch: 
 
 
 def test_image_rows_go_to_the_experts_of_images(model: Assembled, monkeypatch: pytest.MonkeyPatch) -> None:
-    def logits(in_room: bool) -> Tensor:
+    def logits(uses_workspace: bool) -> Tensor:
         cache = model.backbone.new_cache()
         plain = Batch.build([list(IDS[:60])], [cache], logits="all")
         mask = torch.arange(60) % 3 == 0
         rows = torch.randn((20, model.backbone.config.dim), generator=torch.Generator().manual_seed(1)).bfloat16()
         batch = Batch(plain.token_ids, plain.spans, plain.logit_rows, mask, rows)
-        model.backbone.in_room = in_room
+        model.backbone.uses_workspace = uses_workspace
         try:
             return model.backbone.forward(batch, [cache]).logits
         finally:
-            model.backbone.in_room = True
+            model.backbone.uses_workspace = True
 
     for layer in model.backbone.layers:
         weights = layer.moe.weights
