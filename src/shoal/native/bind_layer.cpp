@@ -181,8 +181,8 @@ void bind_layer(nb::module_& module) {
         .def(
             "__init__",
             [](Workspace* self, size_t tokens, Address streams, Address returned, Address pre, Address next_pre,
-               Address x, const Pair& x_q8, Address post, Address comb, Address q, const Pair& qr, const Pair& kv, Address o,
-               Address y, Address outputs, Address expert_ids, Address weights, Address margin) {
+               Address x, const Pair& x_q8, Address post, Address comb, Address q, const Pair& qr, const Pair& kv,
+               Address o, Address y, Address outputs, Address expert_ids, Address weights, Address margin) {
                 const auto q8 = [](const Pair& rows) {
                     return std::pair{at<uint8_t>(std::get<0>(rows)), at<uint8_t>(std::get<1>(rows))};
                 };
