@@ -21,19 +21,19 @@ def window_mask(blocks: int, size: int) -> Tensor:
     return torch.zeros(outside.shape).masked_fill(outside, -torch.inf)[:, None]
 
 
-def near_weights(scores: Tensor, mask: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights of window keys alone and their total with the sink [heads, 1, 1]."""
-    scores = scores + mask
+def near_weights(products: Tensor, scale: float, mask: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights of window keys alone and their total with the sink [heads, 1, 1]; `mask` is 0 or -inf."""
+    scores = products * scale + mask
     top = scores.detach().amax(-1, keepdim=True)
     p = (scores - top).exp()
     return fq.bfloat16(p), p.sum(-1, keepdim=True) + (sink - top).exp()
 
 
 def both_weights(
-    near: Tensor, mask: Tensor, far: Tensor, far_mask: Tensor, sink: Tensor
+    near: Tensor, far: Tensor, scale: float, mask: Tensor, barred: Tensor, sink: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights of window keys and of entries, and their common total; masks are 0 or -inf."""
-    near, far = near + mask, far + far_mask
+    """Weights of window keys and of entries, and their common total; `mask` is 0 or -inf, `barred` bool."""
+    near, far = near * scale + mask, (far * scale).masked_fill(barred, -torch.inf)
     top = torch.maximum(near.detach().amax(-1, keepdim=True), far.detach().amax(-1, keepdim=True))
     p, q = (near - top).exp(), (far - top).exp()
     total = p.sum(-1, keepdim=True) + q.sum(-1, keepdim=True) + (sink - top).exp()

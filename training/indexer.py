@@ -5,6 +5,7 @@ would pay to all visible entries. What it reads of the model is detached but for
 layer must carry what a later one will look for, and without a gradient from here nothing tells it so.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -33,10 +34,14 @@ def index_layer(
     layer: int,
     candidates: Tensor | None,
     config: ModelConfig,
+    weigh: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> Selection:
-    """Select for q [rows, length, heads, dim] among keys [rows, entries, dim]; `hidden` bool [length, entries]."""
-    products = (q.flatten(1, 2) @ keys.transpose(1, 2)).unflatten(1, q.shape[1:3]).relu()
-    scores = (products * weights[..., None]).sum(2).masked_fill(hidden, -torch.inf)
+    """Select for q [rows, length, heads, dim] among keys [rows, entries, dim]; `hidden` bool [length, entries].
+
+    `weigh` is `weighed`, compiled or not.
+    """
+    products = (q.flatten(1, 2) @ keys.transpose(1, 2)).unflatten(1, q.shape[1:3])
+    scores = weigh(products, weights, hidden)
     ranked = scores.detach()
     inside = None
     if layer == config.candidate_source_layer:
@@ -44,6 +49,11 @@ def index_layer(
     elif candidates is not None:
         ranked = ranked.masked_fill(~candidates, -torch.inf)
     return Selection(scores, _barred(ranked, config.index_topk), inside)
+
+
+def weighed(products: Tensor, weights: Tensor, hidden: Tensor) -> Tensor:
+    """Scores of products [rows, length, heads, entries] by weights [rows, length, heads]; -inf where hidden."""
+    return (products.relu() * weights[..., None]).sum(2).masked_fill(hidden, -torch.inf)
 
 
 def gently(x: Tensor) -> Tensor:
@@ -68,19 +78,17 @@ def _candidate_positions(scores: Tensor, hidden: Tensor, config: ModelConfig) ->
     return kept.repeat_interleave(size, dim=-1)
 
 
-def attention_over(scores: Tensor, hidden: Tensor) -> Tensor:
+def attention_over(products: Tensor, scale: float, hidden: Tensor) -> Tensor:
     """What a layer pays to each visible entry, heads averaged, [rows, length, entries].
 
-    `scores` are its own, unmasked, [rows, blocks, heads, window, entries].
+    `products` are of its own queries and entries, unmasked, [rows, blocks, heads, window, entries].
     """
-    by_head = scores.transpose(2, 3).flatten(1, 2)  # [rows, length, heads, entries]
-    return by_head.masked_fill(hidden[:, None], -1e30).softmax(-1).mean(2)
+    blocks, window = products.shape[1], products.shape[3]
+    barred = hidden.unflatten(0, (blocks, window))[:, None]
+    return (products * scale).masked_fill(barred, -1e30).softmax(-1).mean(2).flatten(1, 2)
 
 
 def index_loss(scores: Tensor, hidden: Tensor, target: Tensor) -> Tensor:
-    """Cross entropy of the scores' softmax to `target`, where two entries or more are seen."""
-    seen = (~hidden).sum(-1) > 1
-    if not bool(seen.any()):
-        return scores.sum() * 0.0
-    logs = scores[:, seen].masked_fill(hidden[seen], -1e30).log_softmax(-1)
-    return -(target[:, seen] * logs).sum(-1).mean()
+    """Cross entropy of the scores' softmax to `target`, of queries [rows, length] that see two entries or more."""
+    logs = scores.masked_fill(hidden, -1e30).log_softmax(-1)
+    return -(target * logs).sum(-1).mean()

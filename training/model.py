@@ -15,7 +15,7 @@ from torch.nn import functional
 from shoal.ops.rope import Yarn, rope_frequencies
 from training import fake_quantize as fq
 from training.attention import both_weights, near_weights, window_keys, window_mask
-from training.indexer import Selection, attention_over, gently, index_layer, index_loss
+from training.indexer import Selection, attention_over, gently, index_layer, index_loss, weighed
 from training.mixture import Dispatch, by_expert, route
 from training.streams import Mix
 from training.sublayers import (
@@ -28,7 +28,7 @@ from training.sublayers import (
     rotate,
     routed_swiglu,
 )
-from training.weights import Weights
+from training.weights import Weights, stored
 
 Graph = Callable[..., Any]
 
@@ -54,16 +54,21 @@ class Graphs:
     remember: Graph
     near_weights: Graph
     both_weights: Graph
+    weighed: Graph
+    attention_over: Graph
+    index_loss: Graph
+    stored: Graph
 
     @classmethod
     def build(cls, compiled: bool) -> "Graphs":
         fixed = (enter_attention, return_attention, routed_swiglu, return_mixture, remember)
-        varying = (near_weights, both_weights)
+        varying = (near_weights, both_weights, weighed, attention_over, index_loss)
         if not compiled:
-            return cls(*fixed, *varying)
+            return cls(*fixed, *varying, stored)
         return cls(
             *(torch.compile(part, dynamic=False) for part in fixed),
             *(torch.compile(part, dynamic=True) for part in varying),
+            torch.compile(stored, dynamic=False),
         )
 
 
@@ -93,7 +98,8 @@ class _Pass:
     def __init__(self, model: Miniature, ids: Tensor, rows: list[Tensor], sparse: bool) -> None:
         self.config, self.graphs, self.ids, self.rows, self.sparse = model.config, model.graphs, ids, rows, sparse
         self.batch, self.length = ids.shape
-        self.w = model.weights.stored()
+        self.w: dict[str, Tensor] = model.graphs.stored(dict(model.weights.named_parameters()))
+        self.layers: dict[str, tuple[Tensor, ...]] = {}
         self.bias = model.weights.gate_bias
         positions = torch.arange(self.length, dtype=torch.float32)[:, None]
         self.window_angles = self._cos_sin(positions * model.window_frequencies)
@@ -128,7 +134,7 @@ class _Pass:
         c = self.config
         cos, sin = self.yarn_angles if c.compress_ratios[layer] else self.window_angles
         entered = self.graphs.enter_attention(
-            *(streams, pre, cos, sin, self._hc("attn", layer), self.w["attn_norm"][layer]),
+            *(streams, pre, cos, sin, self._hc("attn", layer), *self._of(layer, "attn_norm")),
             *(self._of(layer, "wq_a", "q_norm", "wq_b"), self._of(layer, "wkv", "kv_norm"), c.n_heads),
         )
         self.inputs.append(entered.x)
@@ -137,15 +143,14 @@ class _Pass:
         o = self._attend(entered.q, entered.kv, entered.x, entered.qr, layer)
         returned = self.graphs.return_attention(
             *(o, cos, sin, self._of(layer, "wo_a", "wo_b"), streams, Mix(*entered.mix), self._hc("ffn", layer)),
-            *(self.w["ffn_norm"][layer], self.w["gate"][layer]),
-            *(self._of(layer, "shared_w1", "shared_w3", "shared_w2"), c.o_groups),
+            *(*self._of(layer, "ffn_norm", "gate"), self._of(layer, "shared_w1", "shared_w3", "shared_w2"), c.o_groups),
         )
         dispatch = route(returned.scores, self.bias[layer], c)
         self.dispatches.append(dispatch)
         up = torch.cat(self._of(layer, "expert_w1", "expert_w3"), 1)
         both = by_expert(returned.x_q8[dispatch.order // c.n_activated_experts], up, dispatch.counts)
         gated = self.graphs.routed_swiglu(both, dispatch.weights)
-        out = by_expert(gated, self.w["expert_w2"][layer], dispatch.counts)
+        out = by_expert(gated, *self._of(layer, "expert_w2"), dispatch.counts)
         streams = self.graphs.return_mixture(
             out, c.n_activated_experts, dispatch.back, returned.shared, returned.streams, Mix(*returned.mix)
         )
@@ -155,7 +160,13 @@ class _Pass:
         return self._of(layer, *(f"hc_{part}_{name}" for name in ("fn", "scale", "base")))
 
     def _of(self, layer: int, *names: str) -> tuple[Tensor, ...]:
-        return tuple(self.w[name][layer] for name in names)
+        return tuple(self._layers(name)[layer] for name in names)
+
+    def _layers(self, name: str) -> tuple[Tensor, ...]:
+        """A stack's layers, taken apart once: each taken by itself would add a gradient of the whole stack."""
+        if name not in self.layers:
+            self.layers[name] = self.w[name].unbind(0)
+        return self.layers[name]
 
     def _compress(self, x: Tensor, ratio: int, source: int) -> None:
         """Publish the layer's entries and index keys [rows, entries, dim] (spec §4.4)."""
@@ -178,32 +189,33 @@ class _Pass:
         keys = window_keys(kv.unflatten(0, (self.batch, self.length)), size)
         q = q.view(self.batch, blocks, size, c.n_heads, -1).transpose(2, 3).reshape(self.batch, -1, c.head_dim)
         by_block = (self.batch, blocks, c.n_heads, size)
-        near = (q.view(self.batch, blocks, -1, c.head_dim) @ keys.transpose(2, 3)).view(*by_block, -1) * scale
-        sink = self.w["attn_sink"][layer][:, None, None]
+        near = (q.view(self.batch, blocks, -1, c.head_dim) @ keys.transpose(2, 3)).view(*by_block, -1)
+        sink = self._of(layer, "attn_sink")[0][:, None, None]
         if not c.compress_ratios[layer]:
-            p, total = self.graphs.near_weights(near, self.mask, sink)
+            p, total = self.graphs.near_weights(near, scale, self.mask, sink)
             o = p.flatten(2, 3) @ keys
         else:
             assert self.entries is not None
-            far = (q @ self.entries.transpose(1, 2)).view(*by_block, -1) * scale
-            mask = self._far_mask(far, x, qr, layer).unflatten(1, (blocks, size))[:, :, None]
-            p, p_far, total = self.graphs.both_weights(near, self.mask, far, mask, sink)
+            far = (q @ self.entries.transpose(1, 2)).view(*by_block, -1)
+            barred = self._barred(far, x, qr, layer).unflatten(1, (blocks, size))[:, :, None]
+            p, p_far, total = self.graphs.both_weights(near, far, scale, self.mask, barred, sink)
             o = p.flatten(2, 3) @ keys + (p_far.flatten(1, 3) @ self.entries).unflatten(1, (blocks, -1))
         weighed: Tensor = o.view(*by_block, -1) / total
         return weighed.transpose(2, 3).reshape(-1, c.n_heads, c.head_dim)
 
-    def _far_mask(self, far: Tensor, x: Tensor, qr: Tensor, layer: int) -> Tensor:
-        """0 or -inf of each entry, [rows, length, entries]; an index source first selects."""
+    def _barred(self, far: Tensor, x: Tensor, qr: Tensor, layer: int) -> Tensor:
+        """Whether each entry is out of sight, bool [rows, length, entries]; an index source first selects."""
         c = self.config
         visible = (torch.arange(self.length) + 1)[:, None] // c.compress_ratios[layer]
         hidden = torch.arange(far.shape[-1]) >= visible
         if layer in c.index_source_layers:
             self._select(x, qr, layer, hidden)
-        target = attention_over(far.detach(), hidden)
+        target = self.graphs.attention_over(far.detach(), c.head_dim**-0.5, hidden)
+        first = 2 * c.compress_ratios[layer] - 1  # the first to see two entries
         for selection in self.selections:
-            self.index_loss = self.index_loss + index_loss(selection.scores, hidden, target)
-        barred = self.selections[-1].barred if self.sparse else hidden.expand(self.batch, -1, -1)
-        return torch.zeros(barred.shape).masked_fill(barred, -torch.inf)
+            seen = (part[..., first:, :] for part in (selection.scores, hidden, target))
+            self.index_loss = self.index_loss + self.graphs.index_loss(*seen)
+        return self.selections[-1].barred if self.sparse else hidden.expand(self.batch, -1, -1)
 
     def _select(self, x: Tensor, qr: Tensor, layer: int, hidden: Tensor) -> None:
         """An index source's choice; of the earlier ones the candidate source's still binds."""
@@ -218,4 +230,4 @@ class _Pass:
         if layer in c.kv_source_layers:
             bound = []
         candidates = bound[-1].candidates if bound else None
-        self.selections = [*bound, index_layer(q, self.index_keys, weights, hidden, layer, candidates, c)]
+        self.selections = [*bound, index_layer(q, self.index_keys, weights, hidden, layer, candidates, c, self.graphs.weighed)]

@@ -48,12 +48,14 @@ class Muon(torch.optim.Optimizer):
 def orthogonal(matrices: Tensor) -> Tensor:
     """U·Vᵀ of U·S·Vᵀ, nearly: five Newton-Schulz steps on matrices [..., rows, columns]."""
     a, b, c = _COEFFICIENTS
-    x: Tensor = matrices.mT if matrices.shape[-2] > matrices.shape[-1] else matrices
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.reshape(-1, *matrices.shape[-2:])
+    x = x.mT if tall else x
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(_STEPS):
         gram = x @ x.mT
-        x = a * x + (b * gram + c * gram @ gram) @ x
-    return x.mT if matrices.shape[-2] > matrices.shape[-1] else x
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return (x.mT if tall else x).reshape(matrices.shape)
 
 
 def optimizers(weights: nn.Module, rates: Rates) -> list[torch.optim.Optimizer]:

@@ -31,7 +31,7 @@ from training.weights import Weights
 
 HELD_OUT = 400
 BIAS_STEP = 0.002
-SAVE_SECONDS, SHOW_SECONDS = 300, 10
+SAVE_SECONDS, SHOW_SECONDS = 600, 10
 FITTED = 8  # batches that entries are fitted to
 STATE, TOKENIZER = "state.pt", "tokenizer.json"
 
@@ -70,7 +70,6 @@ class Training:
                     shown, losses = time.monotonic(), []
                 if time.monotonic() - saved > SAVE_SECONDS:
                     self.save()
-                    self._show_held_out()
                     saved = time.monotonic()
         finally:
             self.save()

@@ -35,7 +35,12 @@ class Weights(nn.Module):
 
     def stored(self) -> dict[str, Tensor]:
         """Every parameter as the checkpoint will hold it, straight through."""
-        return {name: rounding_of(name)(value) for name, value in self.named_parameters()}
+        return stored(dict(self.named_parameters()))
+
+
+def stored(parameters: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Parameters by name as the checkpoint will hold them, straight through."""
+    return {name: rounding_of(name)(value) for name, value in parameters.items()}
 
 
 def rounding_of(name: str):  # type: ignore[no-untyped-def]

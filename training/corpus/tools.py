@@ -80,7 +80,7 @@ def _turn(random: Random, tools: list[Tool], thinking: bool, serial: int) -> lis
     if draw < 0.15:
         relation, subject = WORLD.draw(random)
         return list(fact_turn(relation, random.choice(relation.questions()), subject, thinking, None))
-    calls = [draw_call(random, random.choice(tools)) for _ in range(2 if draw > 0.7 else 1)]
+    calls = [draw_call(random, random.choice(tools)) for _ in range(2 if draw > 0.65 else 1)]
     return call_turn(random, calls, thinking, serial)
 
 
