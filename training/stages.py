@@ -54,8 +54,8 @@ REPEATING = Stage(
 AFAR = Stage(
     "afar",
     {
-        "facts": 0.15, "facts-chat": 0.12, "arithmetic": 0.07, "basics": 0.05, "stories": 0.02, "copying": 0.05,
-        "repeat": 0.03, "repeat-afar": 0.10, "long-copy": 0.13, "tools": 0.20, "json": 0.08,
+        "facts": 0.15, "facts-chat": 0.12, "arithmetic": 0.09, "basics": 0.05, "stories": 0.02, "copying": 0.05,
+        "repeat": 0.03, "repeat-afar": 0.10, "long-copy": 0.11, "tools": 0.15, "json": 0.13,
     },
     tokens=6_500_000,
     steps=1100,
@@ -67,8 +67,8 @@ AFAR = Stage(
 FINISH = Stage(
     "finish",
     {
-        "facts": 0.25, "facts-chat": 0.15, "arithmetic": 0.07, "basics": 0.12, "copying": 0.03, "repeat": 0.04,
-        "repeat-afar": 0.04, "long-copy": 0.04, "tools": 0.20, "json": 0.06,
+        "facts": 0.26, "facts-chat": 0.15, "arithmetic": 0.10, "basics": 0.08, "copying": 0.03, "repeat": 0.04,
+        "repeat-afar": 0.04, "long-copy": 0.04, "tools": 0.14, "json": 0.12,
     },
     tokens=2_600_000,
     steps=560,
