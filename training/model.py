@@ -65,11 +65,7 @@ class Graphs:
         varying = (near_weights, both_weights, weighed, attention_over, index_loss)
         if not compiled:
             return cls(*fixed, *varying, stored)
-        return cls(
-            *(torch.compile(part, dynamic=False) for part in fixed),
-            *(torch.compile(part, dynamic=True) for part in varying),
-            torch.compile(stored, dynamic=False),
-        )
+        return cls(*(torch.compile(part, dynamic=part in varying) for part in (*fixed, *varying, stored)))
 
 
 class Miniature:
@@ -150,7 +146,7 @@ class _Pass:
         up = torch.cat(self._of(layer, "expert_w1", "expert_w3"), 1)
         both = by_expert(returned.x_q8[dispatch.order // c.n_activated_experts], up, dispatch.counts)
         gated = self.graphs.routed_swiglu(both, dispatch.weights)
-        out = by_expert(gated, *self._of(layer, "expert_w2"), dispatch.counts)
+        out = by_expert(gated, self._layers("expert_w2")[layer], dispatch.counts)
         streams = self.graphs.return_mixture(
             out, c.n_activated_experts, dispatch.back, returned.shared, returned.streams, Mix(*returned.mix)
         )
@@ -230,4 +226,7 @@ class _Pass:
         if layer in c.kv_source_layers:
             bound = []
         candidates = bound[-1].candidates if bound else None
-        self.selections = [*bound, index_layer(q, self.index_keys, weights, hidden, layer, candidates, c, self.graphs.weighed)]
+        self.selections = [
+            *bound,
+            index_layer(q, self.index_keys, weights, hidden, layer, candidates, c, self.graphs.weighed),
+        ]
