@@ -77,7 +77,7 @@ def test_a_processor_without_avx2_gets_the_portable_build(host: Any, program: Pa
     # Any instruction it lacks would end it.
     emulator = ("qemu-x86_64", "-cpu", "Nehalem")
     assert host.run(program, "--isas", runner=emulator).split() == ["portable"]
-    assert_are_of(host.run(program, "portable", "2", "4", runner=emulator), portable)
+    assert_are_of(host.run(program, "portable", "2", "8", runner=emulator), portable)
 
 
 def assert_are_of(found: str, whole: str) -> None:

@@ -25,7 +25,7 @@ def poison(cache: SequenceCache) -> None:
         ring.rows.codes[ring.length :] = 0xFF
         ring.rows.scales[ring.length :] = 0xFF
         if ring._replaced is not None:
-            fill(ring._replaced.rows)
+            fill(ring._replaced().rows)
     for rows in (*cache.entries.values(), *cache.index_keys.values()):
         for number in range(cache.num_pages):
             fill(rows.page(number)[slice(max(rows.count - number * rows.part.rows, 0), None)])
