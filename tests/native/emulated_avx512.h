@@ -200,24 +200,21 @@ inline __m512i dpwssd_epi32(__m512i sum, __m512i a, __m512i b) {
     });
 }
 
-inline __m512 add_ps(__m512 a, __m512 b) {
-    return both<Floats>(a, b, [](float x, float y) { return x + y; });
-}
-inline __m512 sub_ps(__m512 a, __m512 b) {
-    return both<Floats>(a, b, [](float x, float y) { return x - y; });
-}
-inline __m512 mul_ps(__m512 a, __m512 b) {
-    return both<Floats>(a, b, [](float x, float y) { return x * y; });
-}
-inline __m512 div_ps(__m512 a, __m512 b) {
-    return both<Floats>(a, b, [](float x, float y) { return x / y; });
-}
-inline __m512 min_ps(__m512 a, __m512 b) {
-    return both<Floats>(a, b, [](float x, float y) { return x < y ? x : y; });
-}
-inline __m512 max_ps(__m512 a, __m512 b) {
-    return both<Floats>(a, b, [](float x, float y) { return x > y ? x : y; });
-}
+// Of two vectors of float32, `name`_ps, and of float64, `name`_pd.
+#define SHOAL_EMULATE(name, result)                                                                            \
+    inline __m512 name##_ps(__m512 a, __m512 b) {                                                              \
+        return both<Floats>(a, b, [](float x, float y) { return result; });                                    \
+    }                                                                                                          \
+    inline __m512d name##_pd(__m512d a, __m512d b) {                                                           \
+        return both<Doubles>(a, b, [](double x, double y) { return result; });                                 \
+    }
+SHOAL_EMULATE(add, x + y)
+SHOAL_EMULATE(sub, x - y)
+SHOAL_EMULATE(mul, x * y)
+SHOAL_EMULATE(div, x / y)
+SHOAL_EMULATE(min, x < y ? x : y)
+SHOAL_EMULATE(max, x > y ? x : y)
+#undef SHOAL_EMULATE
 inline __m512 sqrt_ps(__m512 a) {
     return each<Floats>(a, [](float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); });
 }
@@ -227,21 +224,6 @@ inline __m512 abs_ps(__m512 a) {
 inline __m512 fmadd_ps(__m512 a, __m512 b, __m512 c) {
     const Floats x(a), y(b), z(c);
     return fill<Floats>([&](size_t i) { return __builtin_fmaf(x.lane[i], y.lane[i], z.lane[i]); });
-}
-inline __m512d add_pd(__m512d a, __m512d b) {
-    return both<Doubles>(a, b, [](double x, double y) { return x + y; });
-}
-inline __m512d sub_pd(__m512d a, __m512d b) {
-    return both<Doubles>(a, b, [](double x, double y) { return x - y; });
-}
-inline __m512d mul_pd(__m512d a, __m512d b) {
-    return both<Doubles>(a, b, [](double x, double y) { return x * y; });
-}
-inline __m512d min_pd(__m512d a, __m512d b) {
-    return both<Doubles>(a, b, [](double x, double y) { return x < y ? x : y; });
-}
-inline __m512d max_pd(__m512d a, __m512d b) {
-    return both<Doubles>(a, b, [](double x, double y) { return x > y ? x : y; });
 }
 inline __m512d fmadd_pd(__m512d a, __m512d b, __m512d c) {
     const Doubles x(a), y(b), z(c);
