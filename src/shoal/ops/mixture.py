@@ -54,8 +54,6 @@ class Dispatch:
     @classmethod
     def of(cls, routes: Routes) -> "Dispatch":
         """Sorts the pairs by expert, then token."""
-        if routes.expert_ids.shape[0] == 1:
-            return cls._of_one(routes)
         flat = routes.expert_ids.flatten()
         order = flat.argsort(stable=True)
         expert_ids, counts = flat.unique(return_counts=True)
@@ -67,19 +65,6 @@ class Dispatch:
             order // routes.expert_ids.shape[1],
             routes.weights.flatten()[order],
             places.view(routes.expert_ids.shape).sort(-1).values,
-        )
-
-    @classmethod
-    def _of_one(cls, routes: Routes) -> "Dispatch":
-        """`of` one token, whose experts all differ: in a third of the time, which counts in every layer of a token."""
-        ids = routes.expert_ids[0].tolist()
-        count, order = len(ids), sorted(range(len(ids)), key=ids.__getitem__)
-        return cls(
-            tuple(ids[place] for place in order),
-            tuple(range(count + 1)),
-            torch.zeros(count, dtype=torch.int64),
-            routes.weights[0][order],
-            torch.arange(count)[None],
         )
 
 
