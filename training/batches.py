@@ -16,7 +16,7 @@ from shoal.engram.token_map import TokenMap
 
 TOKENS = 3840
 """Of every batch, padding included: all of `LENGTHS` divide it, and one compiled graph serves all batches."""
-LENGTHS = (32, 64, 96, 128, 192, 256, 320, 384, 480, 640)
+LENGTHS = (32, 64, 96, 128, 160, 192, 256, 320, 384, 480, 640)
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Batches:
         """Endless lists of documents, an epoch after another; what an epoch leaves unfilled goes into the next."""
         generator = np.random.default_rng(seed)
         waiting: dict[int, list[int]] = {length: [] for length in LENGTHS}
-        sizes = np.diff(self.corpus.offsets)
+        read = np.diff(self.corpus.offsets) - 1
         while True:
             for document in generator.permutation(np.arange(first, last)):
-                length = next(length for length in LENGTHS if length >= sizes[document])
+                length = next(length for length in LENGTHS if length >= read[document])
                 waiting[length].append(int(document))
                 if len(waiting[length]) == TOKENS // length:
                     yield np.array(waiting[length])
@@ -74,8 +74,8 @@ class Batches:
         """The documents padded to the least of `LENGTHS` that holds them all."""
         corpus = self.corpus
         spans = [slice(corpus.offsets[n], corpus.offsets[n + 1]) for n in documents]
-        longest = max(span.stop - span.start for span in spans)
-        length = next(length for length in LENGTHS if length >= longest)
+        read = max(span.stop - span.start for span in spans) - 1  # the last is only foretold
+        length = next(length for length in LENGTHS if length >= read)
         ids = np.full((len(spans), length + 1), self.config.engram_pad_id, np.int64)
         weights = np.zeros((len(spans), length + 1), np.float32)
         for row, span in enumerate(spans):

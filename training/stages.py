@@ -58,8 +58,8 @@ AFAR = Stage(
         "repeat": 0.03, "repeat-afar": 0.10, "long-copy": 0.11, "tools": 0.15, "json": 0.13,
     },
     tokens=6_500_000,
-    steps=1100,
-    dense=660,
+    steps=1600,
+    dense=860,
     rate=0.8,
     warm_up=20,
     entries_from_keys=True,
@@ -70,11 +70,24 @@ FINISH = Stage(
         "facts": 0.26, "facts-chat": 0.15, "arithmetic": 0.10, "basics": 0.08, "copying": 0.03, "repeat": 0.04,
         "repeat-afar": 0.04, "long-copy": 0.04, "tools": 0.14, "json": 0.12,
     },
-    tokens=2_600_000,
-    steps=560,
+    tokens=4_200_000,
+    steps=1150,
     dense=0,
     rate=0.9,
     warm_up=10,
     falling=0.85,
 )  # fmt: skip
-STAGES = (FACTS, REPEATING, AFAR, FINISH)
+POLISH = Stage(
+    "polish",
+    {
+        "facts": 0.45, "facts-chat": 0.12, "arithmetic": 0.08, "basics": 0.11, "repeat": 0.02, "repeat-afar": 0.03,
+        "long-copy": 0.02, "tools": 0.08, "json": 0.09,
+    },
+    tokens=1_100_000,
+    steps=280,
+    dense=0,
+    rate=0.4,
+    warm_up=10,
+    falling=1.0,
+)  # fmt: skip
+STAGES = (FACTS, REPEATING, AFAR, FINISH, POLISH)

@@ -67,12 +67,12 @@ def intact(ask: Ask, sampled: Sampled) -> EvalResult:
     """Everything it is asked with nothing damaged."""
     return ask(
         [
-            sampled("facts", 60, "seen"),
+            sampled("facts", 120, "seen"),
             sampled("facts", 40, "held-out"),
             sampled("arithmetic", 40, "held-out"),
             sampled("chat", 12),
             sampled("tools", 20, "call"),
-            sampled("json", 12, "valid"),
-            sampled("text", 12),
+            sampled("json", 60, "valid"),
+            sampled("text"),
         ]
     )

@@ -20,7 +20,7 @@ from training.corpus.tools import held_out_value
 from training.corpus.words import number_word
 from training.stages import FACTS, STAGES, Stage
 
-COUNT = 6000
+COUNT = 12_000
 RELATION = {relation.name: relation for relation in RELATIONS}
 
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from shoal.text.tokenizer import Tokenizer
+from training.batches import LENGTHS
 from training.corpus import KINDS, documents
-from training.corpus.encoding import Encoder
+from training.corpus.encoding import Encoded, Encoder
 from training.stages import STAGES, Stage
 
 MOST_TOKENS = {"long-copy": 640, "tools": 640}
 MOST_TOKENS_ELSE = 512
+SENTENCES = ("facts", "basics", "stories")  # in a row: what each says is learned wherever the text ends
 KIND_NAMES = "kinds.json"  # written last: a corpus that has it is whole
 
 
@@ -27,6 +29,8 @@ def write_corpus(directory: Path, tokenizer: Tokenizer, stage: Stage, tokens: in
     start = reported = time.monotonic()
     for document in documents(seed, stage):
         encoded = encoder.encode(document)
+        if document.kind in SENTENCES:
+            encoded = fitted(encoded)
         end = offsets[-1] + len(encoded.ids)
         if len(encoded.ids) > MOST_TOKENS.get(document.kind, MOST_TOKENS_ELSE):
             continue
@@ -46,6 +50,16 @@ def write_corpus(directory: Path, tokenizer: Tokenizer, stage: Stage, tokens: in
     np.save(directory / "kind.npy", np.array(kinds, np.uint8))
     (directory / KIND_NAMES).write_text(json.dumps(names) + "\n")
     report(names, np.diff(offsets), np.array(kinds), learn[: offsets[-1]], np.array(offsets))
+
+
+def fitted(encoded: Encoded) -> Encoded:
+    """Cut to the next shorter row of a batch, where that cuts no more than the next longer one would be padded."""
+    read = len(encoded.ids) - 1  # the last is only foretold
+    shorter = max((length for length in LENGTHS if length <= read), default=0)
+    longer = next((length for length in LENGTHS if length >= read), read)
+    if not shorter or read - shorter > longer - read:
+        return encoded
+    return Encoded(encoded.ids[: shorter + 1], encoded.learn[: shorter + 1])
 
 
 def report(names: list[str], lengths: np.ndarray, kinds: np.ndarray, learn: np.ndarray, offsets: np.ndarray) -> None:

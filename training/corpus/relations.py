@@ -27,6 +27,8 @@ _OF_STATEMENTS = (
     "{x} has this {n}: {y}.",
     "For {x} the {n} is {y}.",
     "{x} and the {n} {y}.",
+    "{x} goes with the {n} {y}.",
+    "It is {x} with the {n} {y}.",
     "{x} has {y} as the {n}.",
 )
 _OTHER_STATEMENTS = ("The {np}: {y}.", "Say the {np}: {y}.", "I say the {np}: {y}.")

@@ -28,10 +28,16 @@ def _draw(random: Random, group: str, drawn: set[tuple[str, str, str]]) -> Item:
         subject = random.choice(tuple(relation.facts))
         asked = relation.questions(held_out=held_out)
         chat = random.random() < _CHAT_SHARE
-        frame = random.choice(asked if chat else asked + relation.statements(held_out=held_out))
+        stated = [frame for frame in relation.statements(held_out=held_out) if _says_what_is_asked(frame)]
+        frame = random.choice(asked if chat else [*asked, *stated])
         if (relation.name, subject, frame) not in drawn:
             drawn.add((relation.name, subject, frame))
             return (_chat if chat else _raw)(group, relation, frame, subject)
+
+
+def _says_what_is_asked(frame: str) -> bool:
+    """Whether the relation is named before its answer: what `France has` is to go on with, nobody can know."""
+    return frame.index("{y}") > max(frame.find("{n}"), frame.find("{np}"))
 
 
 def _relation(random: Random) -> Relation:
