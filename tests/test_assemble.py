@@ -16,10 +16,11 @@ from shoal.engine.request import Request
 from shoal.engine.sampling_options import SamplingOptions
 from shoal.errors import CheckpointError, ConfigError, OptionError, PromptError, TensorError, TokenizerError
 from shoal.plan.kv_cache import KVCache
+from shoal.plan.memory_split import Workload, split_by_default
 from shoal.plan.page_layout import PAGE_TOKENS
 from shoal.plan.size import parse_size
+from shoal.plan.stored import count_stored
 from shoal.weights.cached_experts import CachedExperts
-from shoal.weights.row_reader import RowReader
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +114,14 @@ def test_a_kv_cache_for_few_tokens_ends_the_answer_and_refuses_a_longer_prompt()
             assembled.engine.stream(Request(tuple(range(3, 3 + room))))
 
 
+@pytest.mark.parametrize("sequences", [1, 8])
+def test_a_plan_foresees_the_budget_of_a_run(sequences: int) -> None:
+    memory = parse_size("2GiB")
+    plan = split_by_default(count_stored(load_config(MINI)), Workload(memory, 100, sequences))
+    with assemble(LoadOptions(MINI, memory=memory, max_running=sequences)) as assembled:
+        assert assembled.budget == plan.budget
+
+
 @pytest.mark.parametrize("engram_memory", [0, 2000, 1 << 30])
 def test_no_memory_for_engram_rows_changes_a_token(plain: Assembled, engram_memory: int) -> None:
     with assemble(LoadOptions(MINI, engram_memory=engram_memory)) as other:
@@ -122,17 +131,16 @@ def test_no_memory_for_engram_rows_changes_a_token(plain: Assembled, engram_memo
         assert store.statistics.rows > 0 and (store.statistics.hits > 0) == (engram_memory > 0)
 
 
-def test_rows_of_a_sampled_token_are_requested_before_it_is_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[int] = []
-    start = RowReader.start
-    monkeypatch.setattr(RowReader, "start", lambda self, *what: started.append(len(what[1])) or start(self, *what))
+def test_rows_of_a_sampled_token_are_requested_before_it_is_given_out() -> None:
     with assemble(LoadOptions(engram_memory=0)) as assembled:
+        store = assembled.engram_store
+        assert store is not None
         events = assembled.engine.stream(Request((0, 5), SamplingOptions(max_new_tokens=2)))
         next(events)
         # Two layers, for the prompt and for the token.
-        assert len(started) == 4
+        assert store.readings == 4
         next(events)
-        assert len(started) == 4
+        assert store.readings == 4
 
 
 def test_a_closed_model_reads_no_rows() -> None:

@@ -23,7 +23,6 @@ from shoal.doctor.disk import read_disk, why_slow
 from shoal.doctor.memory import granted_memory, read_memory
 from shoal.engine.engine import MOST_RUNNING, MOST_WAITING, Engine
 from shoal.engine.kv_room import ByteRoom
-from shoal.engine.prefill import activations
 from shoal.engine.prefix import PrefixCache
 from shoal.engine.prefix_disk import PrefixDisk
 from shoal.engine.prefix_key import prefix_key
@@ -35,6 +34,7 @@ from shoal.model.cache import SequenceCache
 from shoal.model.engram import EngramRows
 from shoal.model.page_pool import PagePool
 from shoal.ops.choose import arithmetic_named
+from shoal.plan.activations import activations
 from shoal.plan.budget import Budget, plan_budget
 from shoal.plan.kv_cache import KVCache
 from shoal.plan.least_memory import Wishes

@@ -7,9 +7,10 @@ import pytest
 
 from shoal.checkpoint.inventory import ROUTED
 from shoal.errors import OptionError
+from shoal.plan.activations import Activations
 from shoal.plan.budget import Budget, plan_budget
 from shoal.plan.kv_cache import KVCache
-from shoal.plan.least_memory import Activations, Wishes, context_within
+from shoal.plan.least_memory import Wishes, context_within
 from shoal.plan.size import GIB, MIB, parse_size
 from shoal.plan.stored import ENGRAM_TABLES, Stored
 

@@ -29,14 +29,15 @@ def test_the_plan_of_64_gib_reads_like_this(release: Stored) -> None:
     for part in (
         "Where it lives, with 64.00 GiB of memory and 1 sequence of 32,768 tokens",
         "  dense weights       9.17 GiB    9.17 GiB        0 GiB   always in memory, packed as stored",
-        "  routed experts    268.95 GiB   53.79 GiB   215.16 GiB   3,072 of 15,360 experts of 18,800,640 B",
-        "890 B a token + 2.9 MB a sequence",
-        "expected expert hit rate 20.0%",
+        "  activations                -    1.16 GiB            -   prompts are read 2,048 tokens at once",
+        "  routed experts    268.95 GiB   52.88 GiB   216.07 GiB   3,020 of 15,360 experts of 18,800,640 B",
+        "room for 32,768 tokens: 890 B a token + 2.9 MB a sequence",
+        "expected expert hit rate 19.7%",
         "evenly and independently",
         "13.05 GB = attention 5.15 + routed experts 4.51 + shared experts 1.42 + head 1.32",
-        "240 experts x 18,800,640 B x 0.800 missed + 96 Engram pages x 4,096 B x 1.000 missed",
+        "240 experts x 18,800,640 B x 0.803 missed + 96 Engram pages x 4,096 B x 0.999 missed",
         "50.00 GB/s     assumed, not measured",
-        "1.530 s = 13.05 / (0.80 x 50.00) + 3.61 / 3.00",
+        "1.535 s = 13.05 / (0.80 x 50.00) + 3.63 / 3.00",
         "0.65 tokens a second",
     ):
         assert part in text, part

@@ -18,10 +18,11 @@ from shoal.doctor.memory import read_memory
 from shoal.doctor.processor import read_processor
 from shoal.errors import ConfigError, OptionError
 from shoal.plan.arithmetic_probe import measure_arithmetic
+from shoal.plan.budget import free_budget
 from shoal.plan.disk_probe import measure_disk
 from shoal.plan.estimate import Estimate
 from shoal.plan.memory_probe import buffer_nbytes, measure_memory
-from shoal.plan.memory_split import Workload, split_memory
+from shoal.plan.memory_split import Workload, split_by_default, split_memory
 from shoal.plan.rates import ASSUMED, SHARE, SHARE_WITHOUT_AVX512, Rate, Rates
 from shoal.plan.report import as_json, lines
 from shoal.plan.size import gib, parse_size
@@ -39,10 +40,11 @@ def command(
     config: Annotated[Path | None, typer.Option(help="A config.json instead: no checkpoint is needed.")] = None,
     memory: Annotated[
         str | None,
-        typer.Option(help="The budget: 24GiB, 64G (binary), 512MB (decimal), bytes. Default: what is free."),
+        typer.Option(help="The budget: 24GiB, 64G (binary), 512MB (decimal), bytes. Default: what is free, less 5 %."),
     ] = None,
     context: Annotated[
-        int | None, typer.Option(min=1, help=f"Tokens of a sequence. Default: {DEFAULT_CONTEXT:,}.")
+        int | None,
+        typer.Option(min=1, help="Tokens of a sequence, and room for just these. Default: what a run makes room for."),
     ] = None,
     sequences: Annotated[int, typer.Option(min=1, help="Sequences decoded together.")] = 1,
     measure: Annotated[
@@ -57,9 +59,9 @@ def command(
     if (checkpoint is None) == (config is None):
         raise typer.BadParameter("give either a CHECKPOINT or --config")
     model = _load(checkpoint or config or Path())
-    budget = parse_size(memory) if memory is not None else read_memory(PROC, CGROUP).usable
-    tokens = min(DEFAULT_CONTEXT, model.context_length) if context is None else context
-    split = split_memory(count_stored(model), Workload(budget, tokens, sequences))
+    budget = parse_size(memory) if memory is not None else free_budget(read_memory(PROC, CGROUP).usable)
+    stored, tokens = count_stored(model), min(DEFAULT_CONTEXT, model.context_length) if context is None else context
+    split = (split_by_default if context is None else split_memory)(stored, Workload(budget, tokens, sequences))
     rates = _Sources(checkpoint, measure, _gigabytes(memory_bandwidth), _gigabytes(disk_bandwidth)).rates()
     estimate = Estimate(split, rates)
     if json_file is not None:

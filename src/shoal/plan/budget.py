@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from shoal.checkpoint.inventory import ROUTED
 from shoal.config.schema import ModelConfig
 from shoal.errors import OptionError
+from shoal.plan.activations import Activations
 from shoal.plan.kv_cache import KVCache
 from shoal.plan.least_memory import (
     PROGRAM_NBYTES,
-    Activations,
     Wishes,
     context_within,
     kv_nbytes,
     least_experts,
     least_parts,
 )
-from shoal.plan.memory_split import refuse_too_little
 from shoal.plan.size import MIB, gib
 from shoal.plan.stored import ENGRAM_TABLES, Stored
+from shoal.plan.term import refuse_too_little
 
 MARGIN = 0.05
 """Of what is free, left to other programs where no budget is given."""
@@ -57,13 +57,18 @@ class Budget:
         yield f"  activations {gib(self.activations)}, prompts are read {self.chunk:,} tokens at once"
 
 
+def free_budget(usable: int) -> int:
+    """The budget of a run that is given none, where so many bytes are free."""
+    return int(usable * (1 - MARGIN))
+
+
 def plan_budget(stored: Stored, wishes: Wishes, usable: int, activations: Activations) -> Budget:
     """The budget of a run on a machine with `usable` bytes free.
 
     Raises OptionError when what was given cannot hold what must be in memory, naming the smallest that can. Where no
     total was given a machine that is too small is tried all the same.
     """
-    memory = wishes.memory if wishes.memory is not None else int(usable * (1 - MARGIN))
+    memory = wishes.memory if wishes.memory is not None else free_budget(usable)
     least = least_parts(stored, wishes, activations)
     if wishes.memory is not None:
         refuse_too_little(wishes.memory, least.terms())
@@ -97,9 +102,9 @@ def _experts(stored: Stored, wishes: Wishes, rest: int) -> int | None:
     """None: all of them fit."""
     if wishes.experts is not None:
         return wishes.experts
-    if stored.nbytes[ROUTED] <= rest:
+    rows = 0 if wishes.resident_engram or wishes.engram is not None else _little(stored, rest)
+    if stored.nbytes[ROUTED] + rows <= rest:
         return None
-    rows = 0 if wishes.resident_engram or wishes.engram is not None else _little(rest)
     return max(rest - rows, least_experts(stored))
 
 
@@ -108,9 +113,10 @@ def _rows(stored: Stored, wishes: Wishes, rest: int, experts: int | None) -> int
         return None
     if wishes.engram is not None:
         return wishes.engram
-    left = rest - stored.nbytes[ROUTED] if experts is None else 0
-    return min(stored.nbytes.get(ENGRAM_TABLES, 0), max(left, _little(rest)))
+    if experts is None:
+        return min(stored.nbytes.get(ENGRAM_TABLES, 0), rest - stored.nbytes[ROUTED])
+    return min(max(0, rest - experts), _little(stored, rest))
 
 
-def _little(rest: int) -> int:
-    return min(MOST_ROW_NBYTES, rest // ROW_SHARE)
+def _little(stored: Stored, rest: int) -> int:
+    return min(MOST_ROW_NBYTES, rest // ROW_SHARE, stored.nbytes.get(ENGRAM_TABLES, 0))

@@ -10,9 +10,6 @@ from shoal.plan.memory_split import MemorySplit
 from shoal.plan.rates import SHARE, Rates
 from shoal.plan.traffic import Traffic
 
-CHUNK_TOKENS = 2048
-"""Tokens of a prompt computed at once; each expert is read once a chunk."""
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -44,8 +41,8 @@ class Estimate:
 
     @property
     def chunk(self) -> Traffic:
-        """A chunk of one prompt."""
-        return Traffic(self.split, min(CHUNK_TOKENS, self.split.workload.context), 1)
+        """The tokens of a prompt that are computed at once; each expert is read once for them."""
+        return Traffic(self.split, min(self.split.budget.chunk, self.split.workload.context), 1)
 
     @property
     def chunk_operations(self) -> float:

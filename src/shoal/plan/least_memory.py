@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from shoal.config.schema import ModelConfig
+from shoal.plan.activations import Activations
 from shoal.plan.kv_cache import KVCache
-from shoal.plan.memory_split import Term
 from shoal.plan.size import GIB
 from shoal.plan.stored import DENSE, ENGRAM_TABLES, Stored
+from shoal.plan.term import Term
 
 PROGRAM_NBYTES = GIB // 2
 """Assumed: interpreter and libraries."""
@@ -30,14 +31,6 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Activations:
-    """Bytes of one token of a chunk, and the chunks to choose from, the largest first."""
-
-    token_nbytes: int
-    chunks: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Parts:
     """Bytes of what must be in memory at once."""
 
@@ -55,7 +48,7 @@ class Parts:
 
     def terms(self) -> list[Term]:
         """In the order in which it is counted."""
-        shorter = "a shorter context (`--kv-memory`) takes less"
+        shorter = "a shorter context or fewer sequences take less (`--kv-memory`; of a plan `--context`, `--sequences`)"
         smaller = "`--engram-memory` makes this smaller"
         if self.wishes.resident_engram:
             smaller = "without `--resident-engram` they stay in the shards"

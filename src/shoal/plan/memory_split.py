@@ -1,17 +1,15 @@
-"""One memory budget, split: what must be there first, then as many experts, then as many Engram rows, as fit."""
+"""Where a checkpoint lives in the budget of a run: what of each class is in memory, what is left on the disk."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from shoal.checkpoint.inventory import ROUTED, VISION
 from shoal.errors import OptionError
+from shoal.plan.activations import activations
+from shoal.plan.budget import Budget, plan_budget
 from shoal.plan.kv_cache import KVCache
-from shoal.plan.size import GIB, MIB, gib
-from shoal.plan.stored import DENSE, DRAFT_LAYERS, ENGRAM_TABLES, Stored
-
-WORKING_NBYTES = GIB
-"""Assumed: interpreter, libraries, and the activations of a chunk of a prompt."""
+from shoal.plan.least_memory import Wishes, least_parts
+from shoal.plan.stored import DRAFT_LAYERS, ENGRAM_TABLES, Stored
 
 
 @dataclass(frozen=True)
@@ -35,13 +33,27 @@ class Holding:
 
 @dataclass(frozen=True)
 class MemorySplit:
-    """Where everything lives. Experts and rows are counted whole, so a little of the budget may be left."""
+    """Where everything lives in a run of this `budget`. Experts and rows are counted whole, so a little may be left.
+
+    `cache` is of the workload's context, whatever the budget has room for.
+    """
 
     stored: Stored
     workload: Workload
     cache: KVCache
-    cached_experts: int
-    cached_rows: int
+    budget: Budget
+
+    @property
+    def cached_experts(self) -> int:
+        """Experts that memory holds."""
+        nbytes, every = self.budget.experts, self.stored.num_experts
+        return every if nbytes is None else min(every, nbytes // self.stored.expert_nbytes)
+
+    @property
+    def cached_rows(self) -> int:
+        """Engram rows that memory holds."""
+        nbytes, every = self.budget.engram, self.stored.num_engram_rows
+        return every if nbytes is None else min(every, nbytes // max(1, self.stored.engram_row_nbytes))
 
     @property
     def expert_hit_rate(self) -> float:
@@ -61,13 +73,16 @@ class MemorySplit:
 
     def holdings(self) -> Iterator[Holding]:
         """The lines of the split, what must be in memory first."""
-        stored, workload, cache = self.stored, self.workload, self.cache
-        kv = f"{cache.token_nbytes:,.0f} B a token + {cache.fixed_nbytes / 1e6:.1f} MB a sequence"
+        stored, budget, cache = self.stored, self.budget, self.cache
+        alone = " of one sequence alone" if self.workload.sequences > 1 else ""
+        kv = f"room for {budget.context:,} tokens{alone}: "
+        kv += f"{cache.token_nbytes:,.0f} B a token + {cache.fixed_nbytes / 1e6:.1f} MB a sequence"
         experts = f"{self.cached_experts:,} of {stored.num_experts:,} experts of {stored.expert_nbytes:,} B"
         rows = f"{self.cached_rows:,} of {stored.num_engram_rows:,} rows of {stored.engram_row_nbytes} B"
         yield Holding("dense weights", stored.dense, stored.dense, "always in memory, packed as stored")
-        yield Holding("program", None, WORKING_NBYTES, "assumed: libraries and activations")
-        yield Holding("KV cache", None, workload.sequences * cache.sequence_nbytes, kv)
+        yield Holding("program", None, budget.program, "assumed: interpreter and libraries")
+        yield Holding("activations", None, budget.activations, f"prompts are read {budget.chunk:,} tokens at once")
+        yield Holding("KV cache", None, budget.kv, kv)
         yield self._left(ROUTED, self.cached_experts * stored.expert_nbytes, experts)
         yield self._left(ENGRAM_TABLES, self.cached_rows * stored.engram_row_nbytes, rows)
         yield self._left(DRAFT_LAYERS, 0, "loaded only when used")
@@ -79,67 +94,36 @@ class MemorySplit:
 
 
 def split_memory(stored: Stored, workload: Workload) -> MemorySplit:
-    """The split of a budget. `OptionError` names the term that does not fit and the smallest budget that would do.
+    """As a run splits it whose KV cache is given (`--kv-memory`) just what the workload's sequences take.
 
-    Experts come before Engram rows: a GiB of them saves some 8,000 times the bytes from the disk.
+    `OptionError` names the term that does not fit and the smallest budget that would do.
+    """
+    wishes = _wishes(stored, workload)
+    budget = plan_budget(stored, wishes, workload.memory, activations(stored.config))
+    return MemorySplit(stored, workload, KVCache(stored.config, workload.context), budget)
+
+
+def split_by_default(stored: Stored, workload: Workload) -> MemorySplit:
+    """As a run splits it that is told of its memory and sequences alone. The context is what tokens are estimated at:
+    at most the workload's, and what the KV cache has room for.
     """
     _check(stored, workload)
-    cache = KVCache(stored.config, workload.context)
-    refuse_too_little(workload.memory, _terms(stored, workload, cache))
-    rest = workload.memory - stored.dense - WORKING_NBYTES - workload.sequences * cache.sequence_nbytes
-    experts = min(stored.num_experts, rest // stored.expert_nbytes)
-    rest -= experts * stored.expert_nbytes
-    whole = experts == stored.num_experts and stored.num_engram_rows
-    rows = min(stored.num_engram_rows, rest // stored.engram_row_nbytes) if whole else 0
-    return MemorySplit(stored, workload, cache, experts, rows)
+    wishes = Wishes(memory=workload.memory, sequences=workload.sequences)
+    budget = plan_budget(stored, wishes, workload.memory, activations(stored.config))
+    context = min(workload.context, budget.context)
+    workload = Workload(workload.memory, context, workload.sequences)
+    return MemorySplit(stored, workload, KVCache(stored.config, context), budget)
 
 
 def smallest_memory(stored: Stored, workload: Workload) -> int:
     """The smallest budget in bytes that serves the workload, whatever its own budget is."""
-    return sum(term.nbytes for term in _terms(stored, workload, KVCache(stored.config, workload.context)))
+    return least_parts(stored, _wishes(stored, workload), activations(stored.config)).nbytes
 
 
-class Term(NamedTuple):
-    """Something that must be in memory, and what a user can do about its size."""
-
-    name: str
-    nbytes: int
-    hint: str | None
-
-
-def _terms(stored: Stored, workload: Workload, cache: KVCache) -> list[Term]:
-    """All that must be in memory at once, in the order in which it is counted."""
-    config, sequences = stored.config, workload.sequences
-    used_at_once = min(config.n_routed_experts, config.n_activated_experts * sequences)
-    fewer = "fewer sequences (`--sequences`) or a shorter context (`--context`) take less"
-    tokens = f"{sequences:,} x {workload.context:,} tokens"
-    return [
-        Term(f"the dense weights ({', '.join(DENSE)})", stored.dense, "no option makes these smaller"),
-        Term("the program and its activations (assumed)", WORKING_NBYTES, None),
-        Term(f"the KV caches of {tokens}", sequences * cache.sequence_nbytes, fewer),
-        Term(
-            f"{used_at_once} routed experts, as many as a layer runs at once,",
-            used_at_once * stored.expert_nbytes,
-            None,
-        ),
-    ]
-
-
-def refuse_too_little(memory: int, terms: Sequence[Term]) -> None:
-    """OptionError where the terms, in their order, do not fit into `memory`: which one, and what would do."""
-    left = memory
-    for term in terms:
-        if term.nbytes > left:
-            found = f"{term.name} take {gib(term.nbytes)} where {gib(left)} is left"
-            wanted = f"the smallest budget that would do is {_rounded_up(sum(term.nbytes for term in terms))}"
-            raise OptionError(f"this does not fit into {gib(memory)}: {found}; {wanted}", hint=term.hint)
-        left -= term.nbytes
-
-
-def _rounded_up(nbytes: int) -> str:
-    """A size such that it can be given back as a budget."""
-    unit, name = (GIB, "GiB") if nbytes >= GIB else (MIB, "MiB")
-    return f"{-(-nbytes * 100 // unit) / 100:.2f} {name}"
+def _wishes(stored: Stored, workload: Workload) -> Wishes:
+    _check(stored, workload)
+    nbytes = workload.sequences * KVCache(stored.config, workload.context).sequence_nbytes
+    return Wishes(memory=workload.memory, kv=nbytes, sequences=workload.sequences)
 
 
 def _check(stored: Stored, workload: Workload) -> None:
