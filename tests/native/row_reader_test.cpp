@@ -1,4 +1,4 @@
-// Drives the row reader: `row_reader_test rows | errors | ends`, each with io_uring (where there is one) and threads.
+// Drives the row reader and the store of rows: `row_reader_test rows | errors | ends | store`, each with io_uring (where there is one) and threads.
 //
 // What does not hold is a line on stderr and exit code 1.
 #include <errno.h>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "row_reader.h"
+#include "row_store.h"
 
 namespace {
 
@@ -68,11 +69,7 @@ std::vector<RowSpan> draw(unsigned seed, uint32_t file, size_t count) {
 void check_bytes(const RowBatch& batch, const std::vector<RowSpan>& spans) {
     check(batch.wait(kSeconds), "a batch ends");
     check(!batch.failure(), "rows of a whole file are read");
-    size_t nbytes = 0;
-    for (const RowSpan& span : spans) nbytes += span.nbytes;
-    std::vector<uint8_t> bytes(nbytes);
-    batch.copy_to(bytes.data());
-    const uint8_t* next = bytes.data();
+    const uint8_t* next = batch.bytes();
     for (const RowSpan& span : spans)
         for (uint32_t i = 0; i < span.nbytes; ++i) check(*next++ == byte_at(span.start + i), "a row has the file's bytes");
 }
@@ -141,6 +138,45 @@ void ends(const std::string& path, bool uring) {
     check_bytes(*batch, spans);
 }
 
+// Two tables in a store of little memory: requested, forgotten, gathered with repeats. The last rows' scales lie beyond
+// the end of the file.
+void store(const std::string& path, bool uring) {
+    constexpr uint32_t kCodes = 33, kScales = 3;
+    constexpr int64_t kRows = 4000, kWhole = (kFileNbytes - 292000) / kScales;
+    const Opened opened = open_reader(path, uring, 3);
+    RowReader& reader = *opened.reader;
+    RowStore rows(kCodes, kScales, 60 * (kCodes + kScales + RowCache::kPlaceNbytes), 2 * kRows);
+    const RowTable tables[] = {{{opened.file, kCodes, 100}, {opened.file, kScales, 140000}, kRows},
+                               {{opened.file, kCodes, 160000}, {opened.file, kScales, 292000}, kRows}};
+    for (const RowTable& table : tables) rows.add(table);
+    for (unsigned round = 0; round < 60; ++round) {
+        unsigned seed = round;
+        const size_t number = round % 2;
+        std::vector<int64_t> wanted(1 + round * 3), early;
+        for (int64_t& row : wanted) row = rand_r(&seed) % (round % 3 ? kWhole : 50);
+        for (size_t i = 0; i < wanted.size(); i += 2) early.push_back(wanted[i]);
+        rows.request(reader, number, early);
+        rows.request(reader, number, {rand_r(&seed) % kWhole});
+        RowGathering gathering = rows.gather(reader, number, wanted);
+        check(gathering.wait(kSeconds) && !gathering.problem(), "rows of a whole file are gathered");
+        gathering.nan_row();
+        std::vector<uint8_t> codes(wanted.size() * kCodes), scales(wanted.size() * kScales);
+        gathering.copy_to(codes.data(), scales.data());
+        for (size_t i = 0; i < wanted.size(); ++i) {
+            for (uint32_t j = 0; j < kCodes; ++j)
+                check(codes[i * kCodes + j] == byte_at(tables[number].codes.start + wanted[i] * kCodes + j), "codes");
+            for (uint32_t j = 0; j < kScales; ++j)
+                check(scales[i * kScales + j] == byte_at(tables[number].scales.start + wanted[i] * kScales + j), "scales");
+        }
+        check(rows.waiting(number) <= RowStore::kMostForgotten, "what nobody gathers is forgotten");
+    }
+    check(rows.hits() > 0 && rows.hits() < rows.rows(), "some rows were kept, not all");
+    const RowGathering gathering = rows.gather(reader, 1, {5, kWhole, kRows - 1});
+    check(gathering.wait(kSeconds) && gathering.problem(), "a row beyond the end is a problem");
+    const RowProblem problem = *gathering.problem();
+    check(problem.is_scales && problem.row == kWhole && problem.error == RowFailure::kEnded, "the first one is named");
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
@@ -149,7 +185,8 @@ int main(int, char** arguments) {
         if (what == "rows") rows(path, uring);
         else if (what == "errors") errors(path, uring);
         else if (what == "ends") ends(path, uring);
-        else return fprintf(stderr, "row_reader_test rows | errors | ends\n"), 2;
+        else if (what == "store") store(path, uring);
+        else return fprintf(stderr, "row_reader_test rows | errors | ends | store\n"), 2;
     }
     unlink(path.c_str());
     return 0;

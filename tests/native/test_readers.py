@@ -14,7 +14,8 @@ SANITIZERS = {
 
 def build(host: Any, name: str, *options: str) -> Path:
     native = Path(__file__).parent.parent.parent / "src/shoal/native"
-    program: Path = host.program(f"{name}_test", options, [native / "ring.cpp", native / f"{name}.cpp"])
+    more = ["row_store"] if name == "row_reader" else []
+    program: Path = host.program(f"{name}_test", options, [native / f"{each}.cpp" for each in ("ring", name, *more)])
     return program
 
 
@@ -30,7 +31,7 @@ def options_of(host: Any, sanitizer: str, directory: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
-@pytest.mark.parametrize("what", ["rows", "errors", "ends"])
+@pytest.mark.parametrize("what", ["rows", "errors", "ends", "store"])
 def test_memory_and_threads_are_clean(host: Any, what: str, sanitizer: str, tmp_path: Path) -> None:
     if (what, sanitizer) == ("ends", "thread"):
         pytest.skip("the thread sanitizer does not follow the child of a fork that leaves threads behind")

@@ -184,7 +184,7 @@ class Backbone:
             cache.history.extend(compressed[span.rows])
         row_ids = [torch.from_numpy(rows) for rows in self.addresses.rows(np.concatenate(seen))]
         for tables, rows_of_layer in zip(layout.layers, row_ids, strict=True):
-            self.engram_rows.request(tables.layer_id, rows_of_layer.unique().tolist())
+            self.engram_rows.request(tables.layer_id, rows_of_layer.flatten().tolist())
         return row_ids
 
     def _embed(self, batch: Batch) -> BFloat16[Tensor, "tokens dim"]:

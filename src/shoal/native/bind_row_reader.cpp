@@ -1,13 +1,17 @@
-// Python names of the row reader. Addresses are those of arrays that `weights.row_reader` keeps alive.
+// Python names of the row reader and of the store of rows. Addresses are those of tensors that
+// `weights.engram_store` keeps alive.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
 
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "binding.h"
 #include "row_reader.h"
+#include "row_store.h"
 
 namespace {
 
@@ -39,46 +43,116 @@ uint32_t add_file(Reader& reader, int fd, bool direct) {
     return number;
 }
 
-std::shared_ptr<RowBatch> submit(Reader& reader, uintptr_t files, uintptr_t starts, uintptr_t nbytes, size_t count) {
-    RowReader& open = reader.open();
-    std::vector<RowSpan> spans(count);
-    for (size_t i = 0; i < count; ++i) {
-        const int64_t start = at<const int64_t>(starts)[i];
-        spans[i] = {at<const uint32_t>(files)[i], at<const uint32_t>(nbytes)[i], static_cast<uint64_t>(start)};
-        if (spans[i].file >= reader.files) throw nb::value_error("a span is of no known file");
-        if (spans[i].nbytes < 1 || spans[i].nbytes > RowReader::kMostSpanNbytes || start < 0 || start > INT64_MAX / 2)
-            throw nb::value_error("a span is empty, too long or out of range");
-    }
+// A store with the reader that it reads by.
+struct Store {
+    std::shared_ptr<Reader> reader;
+    RowStore rows;
+    size_t codes_width, scales_width, num_tables = 0;
+};
+
+using Rows = std::vector<int64_t>;
+constexpr int64_t kMostRows = int64_t(1) << 40;
+
+RowPart part_of(const Store& store, uint32_t file, uint64_t start, size_t width, int64_t num_rows) {
+    if (file >= store.reader->files) throw nb::value_error("a table is in no known file");
+    if (start > INT64_MAX / 2 || num_rows < 0 || num_rows > kMostRows) throw nb::value_error("a table is out of range");
+    return {file, static_cast<uint32_t>(width), start};
+}
+
+size_t add_table(Store& store, std::pair<uint32_t, uint64_t> codes, std::pair<uint32_t, uint64_t> scales, int64_t rows) {
+    const RowPart first = part_of(store, codes.first, codes.second, store.codes_width, rows);
+    const RowPart second = part_of(store, scales.first, scales.second, store.scales_width, rows);
+    return store.num_tables = store.rows.add({first, second, rows}) + 1, store.num_tables - 1;
+}
+
+// IndexError with the first row that is not in the table.
+void check_rows(const Store& store, size_t table, const Rows& rows) {
+    if (table >= store.num_tables) throw nb::value_error("there is no such table");
+    const int64_t count = store.rows.table(table).num_rows;
+    for (const int64_t row : rows)
+        if (row < 0 || row >= count) throw nb::index_error(std::to_string(row).c_str());
+}
+
+void request(Store& store, size_t table, Rows rows) {
+    check_rows(store, table, rows);
+    RowReader& reader = store.reader->open();
     const Unlocked unlocked;
-    return open.submit(spans);
+    store.rows.request(reader, table, std::move(rows));
 }
 
-bool wait(const RowBatch& batch, double seconds) {
+RowGathering gather(Store& store, size_t table, uintptr_t rows, size_t count) {
+    Rows wanted(at<const int64_t>(rows), at<const int64_t>(rows) + count);
+    check_rows(store, table, wanted);
+    RowReader& reader = store.reader->open();
     const Unlocked unlocked;
-    return batch.wait(seconds);
+    return store.rows.gather(reader, table, std::move(wanted));
 }
 
-std::optional<std::pair<size_t, int>> failure(const RowBatch& batch) {
-    if (!batch.wait(0)) throw nb::value_error("the batch is not through yet");
-    const RowFailure* failed = batch.failure();
-    if (!failed) return std::nullopt;
-    return std::pair(failed->span, failed->error);
+bool wait(const RowGathering& gathering, double seconds) {
+    const Unlocked unlocked;
+    return gathering.wait(seconds);
 }
 
-void copy_to(const RowBatch& batch, uintptr_t bytes) {
-    if (failure(batch)) throw nb::value_error("the batch has failed");
-    batch.copy_to(at<uint8_t>(bytes));
+void must_be_through(const RowGathering& gathering) {
+    if (!gathering.wait(0)) throw nb::value_error("the rows are not all here yet");
+}
+
+std::optional<std::tuple<bool, int64_t, int>> problem(const RowGathering& gathering) {
+    must_be_through(gathering);
+    const std::optional<RowProblem> found = gathering.problem();
+    if (!found) return std::nullopt;
+    return std::tuple(found->is_scales, found->row, found->error);
+}
+
+std::optional<int64_t> nan_row(const RowGathering& gathering) {
+    if (problem(gathering)) throw nb::value_error("rows could not be read");
+    const Unlocked unlocked;
+    return gathering.nan_row();
+}
+
+void copy_to(RowGathering& gathering, uintptr_t codes, uintptr_t scales) {
+    if (problem(gathering)) throw nb::value_error("rows could not be read");
+    const Unlocked unlocked;
+    gathering.copy_to(at<uint8_t>(codes), at<uint8_t>(scales));
+}
+
+void bind_gathering(nb::module_& module) {
+    nb::class_<RowGathering>(module, "RowGathering", "Rows that somebody waits for.")
+        .def("wait", &wait, nb::arg("seconds"), "Whether all are through, after at most so long.")
+        .def("problem", &problem, "(of the scales, row, errno) of what could not be read; 0: its file ended before.")
+        .def("nan_row", &nan_row, "A row that was read with a NaN.")
+        .def("copy_to", &copy_to, nb::arg("codes"), nb::arg("scales"), "All rows, which the store keeps from now on.")
+        .def_prop_ro("has_read", &RowGathering::has_read)
+        .def_prop_ro("reads", &RowGathering::reads)
+        .def_prop_ro("nbytes_read", &RowGathering::nbytes_read);
+}
+
+void bind_store(nb::module_& module) {
+    nb::class_<Store> store(module, "RowStore", "Rows of tables: kept, or read by a RowReader.");
+    store.def(
+        "__init__",
+        [](Store* self, std::shared_ptr<Reader> reader, size_t codes_width, size_t scales_width, uint64_t nbytes,
+           uint64_t most_rows) {
+            for (const size_t width : {codes_width, scales_width})
+                if (width < 1 || width > RowReader::kMostSpanNbytes) throw nb::value_error("a row is empty or too long");
+            RowStore rows(codes_width, scales_width, nbytes, most_rows);
+            new (self) Store{std::move(reader), std::move(rows), codes_width, scales_width};
+        },
+        nb::arg("reader"), nb::arg("codes_width"), nb::arg("scales_width"), nb::arg("nbytes"), nb::arg("most_rows"));
+    store.def("add", &add_table, nb::arg("codes"), nb::arg("scales"), nb::arg("num_rows"),
+              "The number of a table whose parts are (file, first byte).");
+    store.def("request", &request, nb::arg("table"), nb::arg("rows"), "Begin to read what is not here.");
+    store.def("gather", &gather, nb::arg("table"), nb::arg("rows"), nb::arg("count"), nb::keep_alive<0, 1>());
+    store.def("waiting", [](const Store& self, size_t table) { return self.rows.waiting(table); }, nb::arg("table"));
+    store.def_prop_ro("rows", [](const Store& self) { return self.rows.rows(); });
+    store.def_prop_ro("hits", [](const Store& self) { return self.rows.hits(); });
+    store.def_prop_ro("readings", [](const Store& self) { return self.rows.readings(); });
+    store.def_prop_ro("cache_nbytes", [](const Store& self) { return self.rows.cache_nbytes(); });
 }
 
 }  // namespace
 
 void bind_row_reader(nb::module_& module) {
-    nb::class_<RowBatch>(module, "RowBatch", "Reads that were submitted together.")
-        .def("wait", &wait, nb::arg("seconds"), "Whether all are through, after at most so long.")
-        .def("failure", &failure, "(span, errno) of the first span that could not be read; 0: its file ended before.")
-        .def("copy_to", &copy_to, nb::arg("bytes"))
-        .def_prop_ro("reads", &RowBatch::reads)
-        .def_prop_ro("nbytes_read", &RowBatch::nbytes_read);
     nb::class_<Reader> reader(module, "RowReader", "Reads many small spans of files at once.");
     reader.def(
         "__init__",
@@ -89,7 +163,9 @@ void bind_row_reader(nb::module_& module) {
     reader.def_prop_ro("kind", [](Reader& self) { return self.open().kind(); });
     reader.def_prop_ro("refusal", [](Reader& self) { return self.open().refusal(); });
     reader.def("add_file", &add_file, nb::arg("fd"), nb::arg("direct"));
-    reader.def("submit", &submit, nb::arg("files"), nb::arg("starts"), nb::arg("nbytes"), nb::arg("count"));
     reader.def("close", &Reader::close);
+    bind_gathering(module);
+    bind_store(module);
     module.attr("MOST_ROW_NBYTES") = RowReader::kMostSpanNbytes;
+    module.attr("MOST_FORGOTTEN") = RowStore::kMostForgotten;
 }

@@ -139,9 +139,7 @@ bool RowBatch::wait(double seconds) const {
 
 const RowFailure* RowBatch::failure() const { return state_->has_failed ? &state_->failed : nullptr; }
 
-void RowBatch::copy_to(uint8_t* bytes) const {
-    if (!state_->bytes.empty()) memcpy(bytes, state_->bytes.data(), state_->bytes.size());
-}
+const uint8_t* RowBatch::bytes() const { return state_->bytes.data(); }
 
 size_t RowBatch::reads() const { return state_->extents.size(); }
 

@@ -36,7 +36,7 @@ class RowBatch {
     // After `wait`; nullptr where every span was read. Of several failures the one with the lowest span.
     const RowFailure* failure() const;
     // After `wait`, without a failure: the bytes of the spans, end to end in their order.
-    void copy_to(uint8_t* bytes) const;
+    const uint8_t* bytes() const;
     // What it took: reads and their bytes, whole blocks.
     size_t reads() const;
     size_t nbytes_read() const;

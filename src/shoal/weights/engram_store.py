@@ -4,30 +4,28 @@ Row ids depend on token ids alone, so a step's rows are requested before its fir
 until it is gathered, beside the cache's budget, so the bits are the same for any budget and any request.
 """
 
-import os
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+import shoal._native as native
+from shoal.checkpoint.header import TensorEntry
 from shoal.checkpoint.shards import Checkpoint
 from shoal.config.layer_plan import LayerPlan
+from shoal.errors import TensorError
 from shoal.ops.quantize import Q8, Quantized
 from shoal.plan.size import gib
-from shoal.weights.engram_tables import refuse_nan_rows, table_names
-from shoal.weights.row_cache import ABSENT, Ids, RowCache, Rows
-from shoal.weights.row_reader import Reading, RowReader
+from shoal.weights.engram_tables import nan_row_error, table_names
+from shoal.weights.row_reader import RowReader, read_problem, row_nbytes
 
-# Requests that nobody gathers: of a sequence that ended, or a forward that was interrupted.
-MOST_FORGOTTEN = 4
-# A key is the layer's number above the row's.
-ROW_BITS = 40
+WAIT_SECONDS = 0.1
+"""Between two looks at what else the process is told, as an interrupt."""
 
 
 @dataclass
@@ -50,14 +48,15 @@ class EngramStatistics:
         return f"Engram: {self.rows:,} rows, {share:.0f} % in memory; {read}, waited {self.stall_seconds:.2f} s"
 
 
-@dataclass(eq=False)
-class _Request:
-    """Rows of a layer, ascending: those of the cache are here, the `missing` ones are on their way."""
+@dataclass(frozen=True)
+class _Table:
+    """A layer's table: its number in the native store, its tensors, and one of these in each of their shards."""
 
-    row_ids: Ids
-    parts: list[Rows]
-    missing: Ids
-    reading: Reading | None
+    number: int
+    name: str
+    codes: TensorEntry
+    scales: TensorEntry
+    shards: tuple[str, ...]
 
 
 class StoredEngramRows:
@@ -75,111 +74,126 @@ class StoredEngramRows:
     ) -> None:
         self.checkpoint, self.names = checkpoint, table_names(plans)
         self.reader = reader or RowReader(checkpoint)
-        self.statistics = EngramStatistics()
-        self._nbytes = nbytes
-        self._requests: dict[int, list[_Request]] = {layer: [] for layer in self.names}
-        self._process = os.getpid()
+        self.statistics, self._nbytes = EngramStatistics(), nbytes
+        self._reads_by: native.RowReader | None = None
+        self._native: native.RowStore | None = None
+        self._tables: dict[int, _Table] = {}
         self._lock = threading.Lock()
 
-    @cached_property
-    def cache(self) -> RowCache:
-        """Made when the first row is wanted, after loading has checked the tables' shapes."""
-        weights = [self.checkpoint.entry(f"{name}.weight") for name in self.names.values()]
-        return RowCache(self._widths, self._nbytes, sum(entry.shape[0] for entry in weights))
+    @property
+    def readings(self) -> int:
+        """How often reading was begun."""
+        return self._native.readings if self._native else 0
 
-    @cached_property
-    def _widths(self) -> list[int]:
-        """Bytes of a row's codes and of its scales, the same in all tables."""
-        name = next(iter(self.names.values()))
-        entries = [self.checkpoint.entry(f"{name}.{part}") for part in ("weight", "scale")]
-        return [entry.nbytes // entry.shape[0] for entry in entries]
+    @property
+    def cache_nbytes(self) -> int:
+        """What the row cache takes when it is full."""
+        return self._native.cache_nbytes if self._native else 0
 
     def line(self) -> str:
         """Where rows live, for a person."""
         return f"those read last in at most {gib(self._nbytes)}, the others in the shards"
 
     def request(self, layer_id: int, row_ids: Sequence[int]) -> None:
-        """Begin to read those that are neither in memory nor on their way."""
+        """Begin to read those that are neither in memory nor on their way.
+
+        Raises TensorError for a row that does not exist, and what opening a shard may raise.
+        """
         with self._lock:
-            # Not by np.unique, whose first call imports numpy.ma before the first token.
-            self._begin(layer_id, np.array(sorted(set(row_ids)), dtype=np.int64))
+            store = self._open()
+            table = self._table(store, layer_id)
+            try:
+                store.request(table.number, list(row_ids))
+            except IndexError as row:
+                raise _no_row(table, str(row)) from None
+            self.statistics.rows, self.statistics.hits = store.rows, store.hits
 
     def gather(self, layer_id: int, row_ids: Int64[Tensor, "rows"]) -> Quantized:
-        """Waits for what is not there yet."""
-        distinct, places = row_ids.unique(return_inverse=True)
+        """Waits for what is not there yet.
+
+        Raises FileChangedError where rows could not be read or a shard is another by now, TensorError for a NaN.
+        """
+        wanted = row_ids.contiguous()
         with self._lock:
-            codes, scales = self._collect(layer_id, distinct.numpy())
-        return Quantized(torch.from_numpy(codes), torch.from_numpy(scales), Q8)[places]
+            store = self._open()
+            table = self._table(store, layer_id)
+            try:
+                gathering = store.gather(table.number, wanted.data_ptr(), len(wanted))
+            except IndexError as row:
+                raise _no_row(table, str(row)) from None
+            self.statistics.rows, self.statistics.hits = store.rows, store.hits
+            if gathering.has_read:
+                self._await(gathering, table)
+            codes, scales = (
+                torch.empty(len(wanted), row_nbytes(part), dtype=torch.uint8) for part in (table.codes, table.scales)
+            )
+            gathering.copy_to(codes.data_ptr(), scales.data_ptr())
+        return Quantized(codes, scales, Q8)
+
+    def waiting(self, layer_id: int) -> int:
+        """Requests of a layer that nobody has gathered yet."""
+        table = self._tables.get(layer_id)
+        return self._native.waiting(table.number) if self._native and table else 0
 
     def close(self) -> None:
         """Ends what is under way."""
         with self._lock:
             self.reader.close()
 
-    def _begin(self, layer_id: int, wanted: Ids) -> None:
-        requests = self._requests_of(layer_id)
-        for request in requests:
-            if np.array_equal(wanted, request.row_ids):
-                return
-            wanted = wanted[~np.isin(wanted, request.row_ids, assume_unique=True)]
-        if not len(wanted):
-            return
-        places = self.cache.find(_keys(layer_id, wanted))
-        is_here = places != ABSENT
-        missing = np.flatnonzero(~is_here)
-        parts = [np.empty((len(wanted), width), dtype=np.uint8) for width in self._widths]
-        for part, kept in zip(parts, self.cache.rows(places[is_here]), strict=True):
-            part[is_here] = kept
-        reading = self.reader.start(self._tensors(layer_id), wanted[missing]) if len(missing) else None
-        requests.append(_Request(wanted, parts, missing, reading))
-        self.statistics.rows += len(wanted)
-        self.statistics.hits += len(wanted) - len(missing)
-
-    def _collect(self, layer_id: int, wanted: Ids) -> list[Rows]:
-        """Every part of the rows `wanted` (ascending), whose requests are then forgotten."""
-        self._begin(layer_id, wanted)
-        requests = self._requests_of(layer_id)
-        parts = [np.empty((len(wanted), width), dtype=np.uint8) for width in self._widths]
-        for request in list(requests):
-            at = np.searchsorted(request.row_ids, wanted).clip(max=len(request.row_ids) - 1)
-            here = request.row_ids[at] == wanted
-            if not here.any():
-                continue
-            # Before it is known to be good: rows that could not be read are read again when they are asked for again.
-            requests.remove(request)
-            self._finish(layer_id, request)
-            for part, given in zip(parts, request.parts, strict=True):
-                part[here] = given[at[here]]
-        del requests[:-MOST_FORGOTTEN]
-        return parts
-
-    def _finish(self, layer_id: int, request: _Request) -> None:
-        if request.reading is None:
-            return
+    def _await(self, gathering: native.RowGathering, table: _Table) -> None:
         started = time.perf_counter()
-        given = request.reading.finish()
+        while not gathering.wait(WAIT_SECONDS):
+            pass
         self.statistics.stall_seconds += time.perf_counter() - started
-        cost = request.reading.cost()
-        self.statistics.reads += cost.reads
-        self.statistics.nbytes_read += cost.nbytes
-        row_ids = request.row_ids[request.missing]
-        codes, scales = (torch.from_numpy(part) for part in given)
-        refuse_nan_rows(codes, scales, torch.from_numpy(row_ids), self.names[layer_id])
-        for part, arrived in zip(request.parts, given, strict=True):
-            part[request.missing] = arrived
-        self.cache.put(_keys(layer_id, row_ids), given)
+        # The checkpoint's own word on a vanished or shortened file comes first: it says more.
+        for name in table.shards:
+            self.checkpoint.check(name)
+        if (problem := gathering.problem()) is not None:
+            of_scales, row, error = problem
+            raise read_problem(table.scales if of_scales else table.codes, row, error)
+        self.statistics.reads += gathering.reads
+        self.statistics.nbytes_read += gathering.nbytes_read
+        if (row_with_nan := gathering.nan_row()) is not None:
+            raise nan_row_error(row_with_nan, table.name)
 
-    def _requests_of(self, layer_id: int) -> list[_Request]:
-        """Those under way; in a child of a fork none are."""
-        if self._process != os.getpid():
-            self._process = os.getpid()
-            for requests in self._requests.values():
-                requests.clear()
-        return self._requests[layer_id]
+    def _open(self) -> native.RowStore:
+        """Of this process; a child of a fork begins with an empty one. Made when the first row is wanted, after loading
+        has checked the tables' shapes."""
+        reader = self.reader.open()
+        if self._native is None or self._reads_by is not reader:
+            self._native, self._reads_by = native.RowStore(reader, *self._widths, self._nbytes, self._num_rows), reader
+            self._tables.clear()
+        return self._native
 
-    def _tensors(self, layer_id: int) -> tuple[str, str]:
-        return f"{self.names[layer_id]}.weight", f"{self.names[layer_id]}.scale"
+    def _table(self, store: native.RowStore, layer_id: int) -> _Table:
+        if layer_id not in self._tables:
+            name = self.names[layer_id]
+            codes, scales = (self.checkpoint.entry(f"{name}.{part}") for part in ("weight", "scale"))
+            places = [(self.reader.file_of(entry), entry.start) for entry in (codes, scales)]
+            shards = {entry.path: entry.name for entry in (codes, scales)}
+            number = store.add(places[0], places[1], codes.shape[0])
+            self._tables[layer_id] = _Table(number, name, codes, scales, tuple(shards.values()))
+        return self._tables[layer_id]
+
+    @cached_property
+    def _num_rows(self) -> int:
+        return sum(self.checkpoint.entry(f"{name}.weight").shape[0] for name in self.names.values())
+
+    @cached_property
+    def _widths(self) -> tuple[int, int]:
+        """Bytes of a row's codes and of its scales, the same in all tables."""
+        name = next(iter(self.names.values()))
+        codes, scales = (self._width(f"{name}.{part}") for part in ("weight", "scale"))
+        return codes, scales
+
+    def _width(self, name: str) -> int:
+        entry = self.checkpoint.entry(name)
+        if (width := row_nbytes(entry)) > native.MOST_ROW_NBYTES:
+            found = f"a row of `{entry.name}` in `{entry.path}` has {width:,} bytes"
+            raise TensorError(f"{found}, expected at most {native.MOST_ROW_NBYTES:,}")
+        return width
 
 
-def _keys(layer_id: int, row_ids: Ids) -> Ids:
-    return row_ids + (layer_id << ROW_BITS)
+def _no_row(table: _Table, row: str) -> TensorError:
+    found = f"row {row} of `{table.codes.name}` in `{table.codes.path}` does not exist"
+    return TensorError(f"{found}, expected one from 0 to {table.codes.shape[0] - 1}")

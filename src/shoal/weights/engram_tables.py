@@ -70,5 +70,9 @@ def refuse_nan_rows(codes: Tensor, scales: Tensor, row_ids: Tensor, name: str) -
     """TensorError naming the first of the rows `row_ids` of table `name` that holds a NaN."""
     bad = ((codes & E4M3_NAN) == E4M3_NAN).any(-1) | (scales == E8M0_NAN).any(-1)
     if bool(bad.any()):
-        row = int(row_ids[torch.nonzero(bad)[0, 0]])
-        raise TensorError(f"row {row:,} of `{name}` holds a NaN code or scale")
+        raise nan_row_error(int(row_ids[torch.nonzero(bad)[0, 0]]), name)
+
+
+def nan_row_error(row: int, name: str) -> TensorError:
+    """The error of a row of table `name` that holds a NaN."""
+    return TensorError(f"row {row:,} of `{name}` holds a NaN code or scale")
