@@ -19,6 +19,11 @@ TOKENS = 3840
 LENGTHS = (32, 64, 96, 128, 160, 192, 256, 320, 384, 480, 640)
 
 
+def row_length(read: int) -> int:
+    """The least of `LENGTHS` that holds so many tokens."""
+    return next(length for length in LENGTHS if length >= read)
+
+
 @dataclass(frozen=True)
 class Corpus:
     """Documents end to end: token ids, how much each is worth learning, where documents begin, and their kinds."""
@@ -64,7 +69,7 @@ class Batches:
         read = np.diff(self.corpus.offsets) - 1
         while True:
             for document in generator.permutation(np.arange(first, last)):
-                length = next(length for length in LENGTHS if length >= read[document])
+                length = row_length(read[document])
                 waiting[length].append(int(document))
                 if len(waiting[length]) == TOKENS // length:
                     yield np.array(waiting[length])
@@ -75,7 +80,7 @@ class Batches:
         corpus = self.corpus
         spans = [slice(corpus.offsets[n], corpus.offsets[n + 1]) for n in documents]
         read = max(span.stop - span.start for span in spans) - 1  # the last is only foretold
-        length = next(length for length in LENGTHS if length >= read)
+        length = row_length(read)
         ids = np.full((len(spans), length + 1), self.config.engram_pad_id, np.int64)
         weights = np.zeros((len(spans), length + 1), np.float32)
         for row, span in enumerate(spans):

@@ -1,7 +1,7 @@
 """Where a checkpoint lives in the budget of a run: what of each class is in memory, what is left on the disk."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shoal.checkpoint.inventory import ROUTED, VISION
 from shoal.errors import OptionError
@@ -98,9 +98,7 @@ def split_memory(stored: Stored, workload: Workload) -> MemorySplit:
 
     `OptionError` names the term that does not fit and the smallest budget that would do.
     """
-    wishes = _wishes(stored, workload)
-    budget = plan_budget(stored, wishes, workload.memory, activations(stored.config))
-    return MemorySplit(stored, workload, KVCache(stored.config, workload.context), budget)
+    return _split(stored, workload, _wishes(stored, workload))
 
 
 def split_by_default(stored: Stored, workload: Workload) -> MemorySplit:
@@ -108,16 +106,19 @@ def split_by_default(stored: Stored, workload: Workload) -> MemorySplit:
     at most the workload's, and what the KV cache has room for.
     """
     _check(stored, workload)
-    wishes = Wishes(memory=workload.memory, sequences=workload.sequences)
-    budget = plan_budget(stored, wishes, workload.memory, activations(stored.config))
-    context = min(workload.context, budget.context)
-    workload = Workload(workload.memory, context, workload.sequences)
-    return MemorySplit(stored, workload, KVCache(stored.config, context), budget)
+    return _split(stored, workload, Wishes(memory=workload.memory, sequences=workload.sequences))
 
 
 def smallest_memory(stored: Stored, workload: Workload) -> int:
     """The smallest budget in bytes that serves the workload, whatever its own budget is."""
     return least_parts(stored, _wishes(stored, workload), activations(stored.config)).nbytes
+
+
+def _split(stored: Stored, workload: Workload, wishes: Wishes) -> MemorySplit:
+    """The run's budget, and of the workload's context what its KV cache has room for: all of it where that is given."""
+    budget = plan_budget(stored, wishes, workload.memory, activations(stored.config))
+    workload = replace(workload, context=min(workload.context, budget.context))
+    return MemorySplit(stored, workload, KVCache(stored.config, workload.context), budget)
 
 
 def _wishes(stored: Stored, workload: Workload) -> Wishes:
