@@ -1,6 +1,7 @@
 """Decoding in a budget, on the random miniature."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -36,8 +37,9 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 def bench() -> Iterator[BudgetBench]:
     with Checkpoint.open(MINI) as checkpoint, DiskProbe(shards_of(checkpoint)) as probe:
         with ResidentPeak() as loading:
-            model = load_model(checkpoint, available_isas()[0], 1, lambda text: None, hold_experts=False)
-        yield BudgetBench(model, checkpoint, probe, 1, TOKENS, loading, lambda text: None)
+            loaded = closing(load_model(checkpoint, available_isas()[0], 1, lambda text: None, hold_experts=False))
+        with loaded as model:
+            yield BudgetBench(model, checkpoint, probe, 1, TOKENS, loading, lambda text: None)
 
 
 def smallest() -> int:

@@ -1,6 +1,7 @@
 """Checkpoints loaded to be measured, on the miniature."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,23 @@ from shoal.config.layouts import load_config
 from shoal.ops.kernels import available_isas
 from shoal.plan.disk_probe import DiskRate
 from shoal.weights.cached_experts import CachedExperts
+from shoal.weights.engram_store import StoredEngramRows
 
 
 # What times its parts stays in place from test to test, and changes nothing but the time.
 @pytest.fixture(scope="module")
 def model() -> Iterator[BenchModel]:
     with Checkpoint.open(MINI) as checkpoint:
-        yield load_model(checkpoint, available_isas()[0], 1, lambda text: None)
+        with closing(load_model(checkpoint, available_isas()[0], 1, lambda text: None)) as model:
+            yield model
+
+
+def test_engram_rows_are_read_as_a_run_reads_them(model: BenchModel) -> None:
+    rows = model.backbone.engram_rows
+    assert isinstance(rows, StoredEngramRows)
+    before = rows.statistics.rows
+    model.step(model.prompt(2), model.backbone.new_cache())
+    assert rows.statistics.rows > before
 
 
 def test_all_experts_are_brought_into_memory_before_anything_is_timed(model: BenchModel) -> None:

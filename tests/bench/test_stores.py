@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -24,8 +25,9 @@ def checkpoint() -> Iterator[Checkpoint]:
 
 
 @pytest.fixture(scope="module")
-def model(checkpoint: Checkpoint) -> BenchModel:
-    return load_model(checkpoint, available_isas()[0], 1, lambda text: None, hold_experts=False)
+def model(checkpoint: Checkpoint) -> Iterator[BenchModel]:
+    with closing(load_model(checkpoint, available_isas()[0], 1, lambda text: None, hold_experts=False)) as model:
+        yield model
 
 
 def stores_of(model: BenchModel, checkpoint: Checkpoint, experts: int | None, row_nbytes: int = 0) -> Stores:

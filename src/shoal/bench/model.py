@@ -17,31 +17,44 @@ from shoal.engram.token_map import TokenMap
 from shoal.model.backbone import Backbone
 from shoal.model.batch import Batch
 from shoal.model.cache import SequenceCache
+from shoal.model.engram import EngramRows
 from shoal.model.moe import Experts
 from shoal.ops.choose import arithmetic_named
 from shoal.plan.size import gib
 from shoal.plan.stored import Stored, count_stored
 from shoal.weights.cached_experts import CachedExperts
+from shoal.weights.engram_store import StoredEngramRows
 from shoal.weights.experts import MappedExperts
 from shoal.weights.load import TOKENIZER_FILE, TotalProgress, load_backbone
 from shoal.weights.report import LoadReport
+from shoal.weights.row_reader import RowReader
 from shoal.weights.stored_experts import StoredExperts
 
 FIRST_ID = 1
 """Prompts are this id and those after it."""
+ROW_CACHE_NBYTES = 64 << 20
 PROBE_NBYTES = FEWEST_EXPERTS * RELEASED.nbytes + RESERVE_NBYTES
 """What the probe beside the model and everything else take."""
 
 
 @dataclass(frozen=True)
 class BenchModel:
-    """The model, what loading said, and where its routed experts are: `memory` or `mapped`."""
+    """The model, what loading said, and where its routed experts are: `memory` or `mapped`.
+
+    Engram rows are read as a run reads them. Close it before its checkpoint.
+    """
 
     backbone: Backbone
     config: ModelConfig
     stored: Stored
     report: LoadReport
     experts: str
+    readers: tuple[CachedExperts | StoredEngramRows, ...]
+
+    def close(self) -> None:
+        """Ends what reads experts and rows."""
+        for reader in self.readers:
+            reader.close()
 
     def step(self, tokens: Sequence[int], cache: SequenceCache) -> int:
         """The next token, greedily."""
@@ -81,19 +94,27 @@ def load_model(
     backbone_plans = [plan for plan in plans if not plan.is_draft]
     held = hold_experts and _fit(stored, say)
     experts: Experts = MappedExperts(checkpoint, plans)
+    readers: tuple[CachedExperts | StoredEngramRows, ...] = ()
     if held:
         experts = CachedExperts(StoredExperts(checkpoint, config, backbone_plans, say), stored.num_experts)
+        readers = (experts,)
+    rows: EngramRows | None = None
+    if config.has_engram:
+        rows = StoredEngramRows(checkpoint, backbone_plans, ROW_CACHE_NBYTES, RowReader(checkpoint, notice=say))
+        readers = (*readers, rows)
     loaded = load_backbone(
         config,
         checkpoint,
         arithmetic=arithmetic_named("native", isa, threads),
         token_map=token_map(directory, config),
         experts=experts,
+        engram_rows=rows,
         progress=progress,
     )
     if held:
         bring_in(experts, backbone_plans, config, say)
-    return BenchModel(loaded.backbone, config, stored, loaded.report, "memory" if held else "mapped")
+    where = "memory" if held else "mapped"
+    return BenchModel(loaded.backbone, config, stored, loaded.report, where, readers)
 
 
 def _fit(stored: Stored, say: Say) -> bool:

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -16,7 +17,7 @@ from shoal.bench.io import holes_of, io_results
 from shoal.bench.kernels import KernelBench, chosen
 from shoal.bench.load import drop_from_page_cache, load_results
 from shoal.bench.machine import describe_machine, free_memory, usable_cores
-from shoal.bench.model import load_model
+from shoal.bench.model import BenchModel, load_model
 from shoal.bench.overhead import Overhead, Serving
 from shoal.bench.prefill import Prefill
 from shoal.bench.probe import Probe
@@ -70,15 +71,13 @@ class Run:
 
     def decode(self, directory: Path, name: str, tokens: int, parts: bool, progress: TotalProgress | None) -> Rows:
         """A decoded token of the checkpoint."""
-        with self._open(directory) as checkpoint:
-            model = load_model(checkpoint, self.isa, self.threads, self.say, progress=progress)
+        with self._open(directory) as checkpoint, self._loaded(checkpoint, progress) as model:
             self.say("decoding")
             yield from Decode(model, self._probe(), tokens).results(name, parts)
 
     def serve(self, directory: Path, requests: int, tokens: int, progress: TotalProgress | None) -> Rows:
         """Requests decoded together, beside one alone."""
-        with self._open(directory) as checkpoint:
-            model = load_model(checkpoint, self.isa, self.threads, self.say, progress=progress)
+        with self._open(directory) as checkpoint, self._loaded(checkpoint, progress) as model:
             self.say(f"decoding {requests} requests together, and one alone")
             yield from ServeBench(model, self._probe(), requests, tokens).results()
 
@@ -99,8 +98,7 @@ class Run:
     ) -> Rows:
         """Prompts through the checkpoint's layers, for all layers of the configuration at `whole`, else the release."""
         config = load_config(whole or RELEASE)
-        with self._open(directory) as checkpoint:
-            model = load_model(checkpoint, self.isa, self.threads, self.say, progress=progress)
+        with self._open(directory) as checkpoint, self._loaded(checkpoint, progress) as model:
             self._warn_of_other_widths(model.config, config)
             self.say(f"prompts of {', '.join(f'{length:,}' for length in lengths)} tokens")
             yield from Prefill(model, self._probe(), config, rounds).results(lengths)
@@ -131,11 +129,10 @@ class Run:
             with DiskProbe(shards_of(checkpoint)) as probe:
                 drop_from_page_cache(shards_of(checkpoint))
                 with ResidentPeak() as loading:
-                    model = load_model(
-                        checkpoint, self.isa, self.threads, self.say, hold_experts=False, progress=progress
-                    )
-                bench = BudgetBench(model, checkpoint, probe, self.threads, tokens, loading, self.say)
-                yield from budget_rows([bench.run(split) for split in splits])
+                    loaded = self._loaded(checkpoint, progress, hold_experts=False)
+                with loaded as model:
+                    bench = BudgetBench(model, checkpoint, probe, self.threads, tokens, loading, self.say)
+                    yield from budget_rows([bench.run(split) for split in splits])
                 self._probed(probe)
 
     def report(self, rows: Sequence[Result | Skipped]) -> Report:
@@ -150,6 +147,12 @@ class Run:
 
     def _open(self, directory: Path) -> Checkpoint:
         return Checkpoint.open(directory, self.also)
+
+    def _loaded(
+        self, checkpoint: Checkpoint, progress: TotalProgress | None, hold_experts: bool = True
+    ) -> closing[BenchModel]:
+        model = load_model(checkpoint, self.isa, self.threads, self.say, hold_experts=hold_experts, progress=progress)
+        return closing(model)
 
     def _probed(self, probe: DiskProbe) -> None:
         self.disk = DiskRate(statistics.median(run.rate for run in probe.runs), probe.direct)
