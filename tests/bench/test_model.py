@@ -25,9 +25,11 @@ from shoal.weights.engram_store import StoredEngramRows
 # What times its parts stays in place from test to test, and changes nothing but the time.
 @pytest.fixture(scope="module")
 def model() -> Iterator[BenchModel]:
-    with Checkpoint.open(MINI) as checkpoint:
-        with closing(load_model(checkpoint, available_isas()[0], 1, lambda text: None)) as model:
-            yield model
+    with (
+        Checkpoint.open(MINI) as checkpoint,
+        closing(load_model(checkpoint, available_isas()[0], 1, lambda text: None)) as model,
+    ):
+        yield model
 
 
 def test_engram_rows_are_read_as_a_run_reads_them(model: BenchModel) -> None:
