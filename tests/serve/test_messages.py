@@ -1,6 +1,7 @@
 """Anthropic's protocol with the official client, and by hand where a client would not go."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,6 +49,14 @@ def text_of(message: Message) -> str:
 
 def calls_of(message: Message) -> list[tuple[str, Any]]:
     return [(block.name, block.input) for block in message.content if block.type == "tool_use"]
+
+
+def test_a_prompt_that_does_not_fit_is_refused_in_the_words_that_agents_shorten_it_on(
+    claude: anthropic.Anthropic,
+) -> None:
+    with pytest.raises(anthropic.BadRequestError) as error:
+        ask(claude, [{"role": "user", "content": "a " * 5000}])
+    assert re.search(r"prompt is too long: \d+ tokens > 2047 maximum", error.value.message)
 
 
 def test_an_answer_has_text_a_reason_and_counts(claude: anthropic.Anthropic) -> None:

@@ -97,9 +97,10 @@ class Served:
             raise ApiError(503, "the server is shutting down", code="shutting_down", headers={"Retry-After": "10"})
         room = model.engine.room
         if len(request.prompt_ids) >= room.tokens:
+            # Agents look for these words and numbers, and shorten the conversation by themselves.
             raise ApiError(
                 400,
-                f"the prompt has {len(request.prompt_ids):,} tokens, expected at most {max(0, room.tokens - 1):,}: "
+                f"the prompt is too long: {len(request.prompt_ids)} tokens > {max(0, room.tokens - 1)} maximum, since "
                 f"{room.describe()} must hold at least one new token too",
                 param=field,
                 code="context_length_exceeded",
