@@ -146,6 +146,11 @@ def test_formats_are_enforced(client: openai.OpenAI) -> None:
     assert ask(client, text={"format": pattern}).output_text[3] == "-"
 
 
+def test_a_text_ends_before_what_stops_it(client: openai.OpenAI) -> None:
+    answer = ask(client, extra_body={"stop": [" Paris"]})
+    assert (answer.output_text, answer.status) == ("The capital of France is", "completed")
+
+
 def test_an_answer_that_was_cut_is_incomplete(client: openai.OpenAI) -> None:
     answer = ask(client, max_output_tokens=3)
     assert answer.status == "incomplete" and answer.incomplete_details is not None
