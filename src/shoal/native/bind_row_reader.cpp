@@ -47,7 +47,6 @@ uint32_t add_file(Reader& reader, int fd, bool direct) {
 struct Store {
     std::shared_ptr<Reader> reader;
     RowStore rows;
-    size_t codes_width, scales_width, num_tables = 0;
 };
 
 using Rows = std::vector<int64_t>;
@@ -60,14 +59,14 @@ RowPart part_of(const Store& store, uint32_t file, uint64_t start, size_t width,
 }
 
 size_t add_table(Store& store, std::pair<uint32_t, uint64_t> codes, std::pair<uint32_t, uint64_t> scales, int64_t rows) {
-    const RowPart first = part_of(store, codes.first, codes.second, store.codes_width, rows);
-    const RowPart second = part_of(store, scales.first, scales.second, store.scales_width, rows);
-    return store.num_tables = store.rows.add({first, second, rows}) + 1, store.num_tables - 1;
+    const RowPart first = part_of(store, codes.first, codes.second, store.rows.codes_width(), rows);
+    const RowPart second = part_of(store, scales.first, scales.second, store.rows.scales_width(), rows);
+    return store.rows.add({first, second, rows});
 }
 
 // IndexError with the first row that is not in the table.
 void check_rows(const Store& store, size_t table, const Rows& rows) {
-    if (table >= store.num_tables) throw nb::value_error("there is no such table");
+    if (table >= store.rows.num_tables()) throw nb::value_error("there is no such table");
     const int64_t count = store.rows.table(table).num_rows;
     for (const int64_t row : rows)
         if (row < 0 || row >= count) throw nb::index_error(std::to_string(row).c_str());
@@ -136,7 +135,7 @@ void bind_store(nb::module_& module) {
             for (const size_t width : {codes_width, scales_width})
                 if (width < 1 || width > RowReader::kMostSpanNbytes) throw nb::value_error("a row is empty or too long");
             RowStore rows(codes_width, scales_width, nbytes, most_rows);
-            new (self) Store{std::move(reader), std::move(rows), codes_width, scales_width};
+            new (self) Store{std::move(reader), std::move(rows)};
         },
         nb::arg("reader"), nb::arg("codes_width"), nb::arg("scales_width"), nb::arg("nbytes"), nb::arg("most_rows"));
     store.def("add", &add_table, nb::arg("codes"), nb::arg("scales"), nb::arg("num_rows"),

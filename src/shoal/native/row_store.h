@@ -90,6 +90,9 @@ class RowStore {
     uint64_t hits() const { return hits_; }
     uint64_t readings() const { return readings_; }
     uint64_t cache_nbytes() const { return cache_.nbytes(); }
+    size_t codes_width() const { return codes_width_; }
+    size_t scales_width() const { return scales_width_; }
+    size_t num_tables() const { return tables_.size(); }
     // Requests of a table that wait to be gathered.
     size_t waiting(size_t table) const { return tables_[table].requests.size(); }
 

@@ -6,7 +6,8 @@ until it is gathered, beside the cache's budget, so the bits are the same for an
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -102,10 +103,8 @@ class StoredEngramRows:
         with self._lock:
             store = self._open()
             table = self._table(store, layer_id)
-            try:
+            with _existing(table):
                 store.request(table.number, list(row_ids))
-            except IndexError as row:
-                raise _no_row(table, str(row)) from None
             self.statistics.rows, self.statistics.hits = store.rows, store.hits
 
     def gather(self, layer_id: int, row_ids: Int64[Tensor, "rows"]) -> Quantized:
@@ -117,10 +116,8 @@ class StoredEngramRows:
         with self._lock:
             store = self._open()
             table = self._table(store, layer_id)
-            try:
+            with _existing(table):
                 gathering = store.gather(table.number, wanted.data_ptr(), len(wanted))
-            except IndexError as row:
-                raise _no_row(table, str(row)) from None
             self.statistics.rows, self.statistics.hits = store.rows, store.hits
             if gathering.has_read:
                 self._await(gathering, table)
@@ -194,6 +191,11 @@ class StoredEngramRows:
         return width
 
 
-def _no_row(table: _Table, row: str) -> TensorError:
-    found = f"row {row} of `{table.codes.name}` in `{table.codes.path}` does not exist"
-    return TensorError(f"{found}, expected one from 0 to {table.codes.shape[0] - 1}")
+@contextmanager
+def _existing(table: _Table) -> Iterator[None]:
+    """TensorError for the row that the native store says is not in the table."""
+    try:
+        yield
+    except IndexError as row:
+        found = f"row {row} of `{table.codes.name}` in `{table.codes.path}` does not exist"
+        raise TensorError(f"{found}, expected one from 0 to {table.codes.shape[0] - 1}") from None
